@@ -251,6 +251,8 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   # The command's own files are in no library: a test of one names the files that it needs.
   target_sources(cli_progress_line_test PRIVATE src/cli/progress_line.c)
   target_sources(cli_host_address_test PRIVATE src/cli/host_address.c)
+  target_sources(cli_ranks_test PRIVATE src/cli/ranks.c src/cli/predict_slices.c
+    src/cli/key_option.c src/cli/secret_heap.c src/cli/host_address.c)
   target_sources(cli_wrap_line_test PRIVATE src/cli/wrap_line.c)
   target_sources(cli_output_test PRIVATE src/cli/output.c src/cli/progress_line.c
     src/cli/wrap_line.c)

@@ -26,6 +26,7 @@
 #define PACELINE_ENGINE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,6 +82,10 @@ void pl_engine_destroy(pl_engine *engine);
 
 /* Message of the last call on this engine that failed; valid until the next call. */
 const char *pl_engine_error(const pl_engine *engine);
+
+/* The compute threads that stand for a default: as many as the process may use processors, by its
+ * affinity and its control groups, at least 1. */
+uint32_t pl_cores(void);
 
 /* "0.1.0" */
 const char *pl_version(void);

@@ -852,6 +852,7 @@ FUNCTIONS = {
     "pl_cluster_text": (c_char_p, [c_void_p]),
     "pl_convert": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p, c_bool]),
     "pl_convert_as": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p]),
+    "pl_cores": (c_uint32, []),
     "pl_data_bind": (c_int, [c_void_p, c_char_p, c_void_p]),
     "pl_data_class_name": (c_char_p, [c_void_p, c_uint32]),
     "pl_data_close": (None, [c_void_p]),

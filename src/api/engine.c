@@ -2,6 +2,7 @@
 #include "api/option_size.h"
 #include "base/release.h"
 #include "real/http.h"
+#include "real/real.h"
 #include "tensor/isa.h"
 
 #include <stdlib.h>
@@ -72,6 +73,11 @@ void pl_engine_destroy(pl_engine *engine)
 const char *pl_engine_error(const pl_engine *engine)
 {
     return engine->error.text;
+}
+
+uint32_t pl_cores(void)
+{
+    return (uint32_t)real_cores();
 }
 
 const char *pl_version(void)

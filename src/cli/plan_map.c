@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { WORKERS_MOST = 1024, TAU_MOST = 1000000, PASSES = 2 };
 
@@ -156,7 +155,7 @@ static int read_whole_option(const char *option, const char *text, double most, 
 
 static int read_numbers(const struct map_arguments *a, struct mapping *m)
 {
-    double every = 10, limit = 20000, parallel = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double every = 10, limit = 20000, parallel = pl_cores();
     if (!a->target) {
         fprintf(stderr,
                 "paceline plan: --target ERROR is missing; see paceline plan --map --help\n");

@@ -105,6 +105,6 @@ int predict_slices_count(const struct predict_model *model, size_t given, size_t
 
 size_t predict_slices_threads(size_t count)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > (long)count ? (size_t)cores / count : 1;
+    size_t cores = pl_cores();
+    return cores > count ? cores / count : 1;
 }

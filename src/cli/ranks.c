@@ -146,17 +146,24 @@ int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **tea
     return pl_team_open(engine, &options, team);
 }
 
-/* A port of this host's that is free at this moment. */
-static int free_port(void)
+/* A socket that holds a port of this host's, or -1. It does not listen, and has SO_REUSEADDR: only
+ * another socket with that option, such as rank 0's, can have the port until this one is closed,
+ * and the kernel chooses the port for nobody. */
+static int hold_port(struct ranks_place *place)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&at, &len) == 0;
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, (struct sockaddr *)&at, len) == 0 &&
+        getsockname(fd, (struct sockaddr *)&at, &len) == 0) {
+        snprintf(place->rendezvous, sizeof place->rendezvous, "127.0.0.1:%d", ntohs(at.sin_port));
+        return fd;
+    }
+    fprintf(stderr, "paceline: no port of 127.0.0.1 for the processes: %s\n", strerror(errno));
     if (fd >= 0)
         close(fd);
-    return found ? ntohs(at.sin_port) : 0;
+    return -1;
 }
 
 static int exit_code(int status)
@@ -201,8 +208,10 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
     }
     if (!child.key && key_option_draw("bench", &child.key) >= 0)
         return EXIT_FAILED;
+    int port = hold_port(&child);
+    if (port < 0)
+        return EXIT_FAILED;
     signal(SIGCHLD, SIG_DFL); /* where it is ignored, no rank leaves a status */
-    snprintf(child.rendezvous, sizeof child.rendezvous, "127.0.0.1:%d", free_port());
     snprintf(child.listen, sizeof child.listen, "127.0.0.1:0");
     for (; started < place->count && code == EXIT_DONE; started++) {
         child.rank = started;
@@ -230,5 +239,6 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
         else
             code = EXIT_FAILED;
     }
+    close(port);
     return code;
 }
