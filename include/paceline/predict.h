@@ -61,6 +61,11 @@ int pl_net_classes_of(pl_net *net, pl_net_classes *out);
  */
 int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room);
 
+/* pl_data_read for pl_net_predict. Of a net in slices all members make the call with the same
+ * records: each of them reads a part, and all get all. The errors of pl_data_read, for which the
+ * data's engine has the message; PL_ERR_PEER: a slice of the net is lost */
+int pl_net_read(pl_net *net, pl_data *data, size_t first, size_t count, float *out, size_t room);
+
 /* Where in each record of the data, as pl_data_read returns it, a field lies. PL_ERR_NOT_FOUND: the
  * records have no such field; PL_ERR_INPUT: maps that do not fit */
 int pl_data_field(pl_data *data, const char *name, size_t *from, size_t *count);

@@ -941,6 +941,7 @@ FUNCTIONS = {
     "pl_net_load_some_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_load_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_predict": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "pl_net_read": (c_int, [c_void_p, c_void_p, c_size_t, c_size_t, c_void_p, c_size_t]),
     "pl_net_sample": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "pl_net_save_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_set_training_data": (c_int, [c_void_p, c_char_p, c_uint32, c_uint32]),

@@ -1,7 +1,10 @@
 /* A net of which this process has a slice, and the other members of a team have the others. */
+#include "api/data.h"
+#include "api/guard.h"
 #include "api/net.h"
 #include "base/fault.h"
 #include "base/minmax.h"
+#include "paceline/predict.h"
 #include "tensor/codec.h"
 
 #include <stdlib.h>
@@ -110,7 +113,7 @@ static int begin_pass(const pl_net *net, struct err *err)
 
 int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struct net_result *sum)
 {
-    const struct slice_meeting meeting = {gather_blob, net};
+    const struct slice_meeting meeting = {gather_blob, net, true};
     struct err *err = &net->engine->error;
     int rc = begin_pass(net, err);
     if (rc != OK)
@@ -122,7 +125,7 @@ int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struc
 
 int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
 {
-    const struct slice_meeting meeting = {gather_blob, net};
+    const struct slice_meeting meeting = {gather_blob, net, true};
     struct net_result ignored;
     int rc = begin_pass(net, err);
     if (rc != OK)
@@ -132,9 +135,39 @@ int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
     return end_pass(net, rc, err);
 }
 
+/* The members read a part of the records each, which all of them then have. */
+static int read_records(pl_net *net, pl_data *data, size_t first, size_t count, float *out,
+                        size_t room)
+{
+    struct err *err = &net->engine->error;
+    if (!net->team)
+        return pl_data_read(data, first, count, out, room);
+    int rc = begin_pass(net, err);
+    if (rc == OK)
+        rc = api_data_map(data);
+    if (rc != OK)
+        return rc;
+    size_t each = shape_count(&data->set.shape);
+    struct range own = slice_units(&net->slice, count);
+    if (room / each < count)
+        return err_set(err, ERR_USAGE, "data: %zu records of %zu floats need more room", count,
+                       each);
+    rc = pl_data_read(data, first + own.from, own.len, out + own.from * each, own.len * each);
+    const struct net_point records = {
+        .meeting = NET_GATHER, .values = out, .rows = 1, .outputs = count, .each = each};
+    if (rc == OK)
+        rc = gather_blob(net, &records);
+    return end_pass(net, rc, err);
+}
+
+int pl_net_read(pl_net *net, pl_data *data, size_t first, size_t count, float *out, size_t room)
+{
+    RETURN_GUARDED(net->engine, read_records(net, data, first, count, out, room));
+}
+
 int api_net_draw(pl_net *net, const struct text_request *request, struct buf *text, struct err *err)
 {
-    const struct slice_meeting meeting = {gather_blob, net};
+    const struct slice_meeting meeting = {gather_blob, net, true};
     int rc = begin_pass(net, err);
     if (rc != OK)
         return rc;

@@ -307,7 +307,7 @@ static int predict_all(pl_net *net, pl_data *data, const uint32_t shape[3], size
     int rc = x && scores ? PL_OK : no_memory();
     for (size_t i = 0; rc == PL_OK && i < p->records; i += batch) {
         size_t n = p->records - i < batch ? p->records - i : batch;
-        rc = pl_data_read(data, i, n, x, batch * each);
+        rc = pl_net_read(net, data, i, n, x, batch * each);
         if (rc == PL_OK)
             rc = pl_net_predict(net, x, n, scores, room);
         if (rc == PL_OK)

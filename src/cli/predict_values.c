@@ -162,7 +162,7 @@ int predict_values(const struct predict_values *p)
         print_head(&v);
     for (size_t i = 0; rc == PL_OK && i < p->records; i += p->batch) {
         size_t n = p->records - i < p->batch ? p->records - i : p->batch;
-        rc = pl_data_read(p->data, i, n, v.record, p->batch * v.each);
+        rc = pl_net_read(p->net, p->data, i, n, v.record, p->batch * v.each);
         if (rc == PL_OK)
             rc = pl_net_predict(p->net, v.record, n, v.y, p->batch * p->classes.count);
         for (size_t k = 0; rc == PL_OK && k < n; k++)

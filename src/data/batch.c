@@ -81,15 +81,30 @@ int batch_fill(struct batch *batch, const struct dataset *set, const struct samp
     return batch_fill_part(batch, set, sampler, start, 0, count, &batch->scratch, err);
 }
 
-int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
-                     struct err *err)
+bool batch_may_fill_own(const struct dataset *set)
+{
+    return !set->bad && !set->source->ops->arrived;
+}
+
+int batch_fill_own(struct batch *batch, const struct dataset *set, size_t first, size_t count,
+                   struct range own, struct err *err)
 {
     PL_ASSERT(first <= set->count && count <= set->count - first);
     set_count(batch, set, 0, count);
     for (size_t slot = 0; slot < count; slot++) {
-        int rc = put_record(batch, slot, set, first + slot, NULL, &batch->scratch, err);
+        bool is_own = slot >= own.from && slot < own.from + own.len;
+        int rc =
+            is_own ? put_record(batch, slot, set, first + slot, NULL, &batch->scratch, err) : OK;
         if (rc != OK)
             return rc;
+        if (!is_own)
+            dataset_label(set, first + slot, &batch->labels[slot], &batch->records[slot]);
     }
     return OK;
+}
+
+int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
+                     struct err *err)
+{
+    return batch_fill_own(batch, set, first, count, (struct range){0, count}, err);
 }

@@ -52,4 +52,10 @@ void batch_prefetch(const struct dataset *set, const struct sampler *sampler, ui
 int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
                      struct err *err);
 
+/* The same, but of the batch's places only those in `own` are read; others have their labels. Not
+ * of a set where others stand in for bad records, or that grows. */
+int batch_fill_own(struct batch *batch, const struct dataset *set, size_t first, size_t count,
+                   struct range own, struct err *err);
+bool batch_may_fill_own(const struct dataset *set);
+
 #endif

@@ -101,6 +101,13 @@ int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw 
                    bad_records_at(set->bad, 0)->cause);
 }
 
+void dataset_label(const struct dataset *set, size_t i, uint32_t *label, uint64_t *record)
+{
+    PL_ASSERT(i < set->count && !set->bad);
+    *record = set->choice ? set->choice[i] : i;
+    *label = set->source->ops->label(set->source, *record);
+}
+
 void dataset_prefetch(const struct dataset *set, size_t i)
 {
     PL_ASSERT(i < set->count);

@@ -52,6 +52,9 @@ int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw 
                  struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
                  struct err *err);
 
+/* The label and number that dataset_read gives for record i, where no other stands in for it. */
+void dataset_label(const struct dataset *set, size_t i, uint32_t *label, uint64_t *record);
+
 /* A hint that record i will be read soon. It does not wait. Any thread */
 void dataset_prefetch(const struct dataset *set, size_t i);
 

@@ -642,6 +642,20 @@ int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t f
     return workspace_evaluate_slice(ws, set, first, count, x, s, NULL, sum, err);
 }
 
+static int fill_batch(const struct workspace *ws, struct batch *batch, const struct dataset *set,
+                      size_t first, size_t n, const struct slice_meeting *meeting, struct err *err)
+{
+    if (!meeting || !meeting->gathers_records || !batch_may_fill_own(set))
+        return batch_fill_plain(batch, set, first, n, err);
+    const struct net_point records = {.meeting = NET_GATHER,
+                                      .values = batch->data,
+                                      .rows = 1,
+                                      .outputs = n,
+                                      .each = batch->record_floats};
+    int rc = batch_fill_own(batch, set, first, n, slice_units(&ws->slice, n), err);
+    return rc == OK ? meeting->meet(meeting->user, &records) : rc;
+}
+
 int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, size_t first,
                              size_t count, const struct vec *x, struct vec *s,
                              const struct slice_meeting *meeting, struct net_result *sum,
@@ -654,7 +668,7 @@ int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, si
     struct net *net = separate ? ws->separate : ws->test;
     while (count > 0) {
         size_t n = count < records->cap ? count : records->cap;
-        int rc = batch_fill_plain(records, set, first, n, err);
+        int rc = fill_batch(ws, records, set, first, n, meeting, err);
         if (rc != OK)
             return rc;
         struct net_batch batch = {

@@ -141,6 +141,8 @@ int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t f
 struct slice_meeting {
     int (*meet)(void *user, const struct net_point *point);
     void *user;
+    bool gathers_records; /* each slice reads a part of the records: `meet` gathers them, whose
+                             number of `outputs` differs from batch to batch */
 };
 int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, size_t first,
                              size_t count, const struct vec *x, struct vec *s,

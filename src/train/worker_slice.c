@@ -23,7 +23,7 @@ static int evaluate_slice(struct member *m, uint32_t uses, bool ended)
     bool known = m->scores.here && m->scores.exchanges == m->progress.exchanges;
     if (!(uses & MODEL_EVALUATE) && (!ended || known))
         return OK;
-    struct slice_meeting meeting = {meet_others, l};
+    struct slice_meeting meeting = {.meet = meet_others, .user = l};
     struct objectives o;
     objectives_init(&o, w->world, w->job, w->data.corpus, w->data.ws, NULL, l->step_seconds);
     o.meeting = &meeting;

@@ -1,6 +1,7 @@
 /* `paceline predict`, `test` and `sample` by slices: processes with a slice of the model each print
  * what the whole model does; they have room where it has not; the end of one ends the command; and
  * what is refused. */
+#include "pictures.h"
 #include "real_run.h"
 #include "refusal.h"
 #include "sliced_job.h"
@@ -157,6 +158,53 @@ static void test_slices_are_tested(void **state)
     process_release(&whole);
     REFUSED(t, "--slices are of a model with weights", "test", "--job", t->job, "--slices", "2");
     REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "test", run, "--slices", "7");
+}
+
+/* ---- records ---- */
+
+/* Five pictures, and a list of them. */
+static void put_pictures(struct tiny *t, struct folder *f)
+{
+    static uint8_t pixels[12 * 12];
+    FILE *list = tiny_open(t, "list.txt");
+    snprintf(f->path, sizeof f->path, "%s", t->folder);
+    for (unsigned i = 0; i < 5; i++) {
+        char name[16];
+        for (size_t k = 0; k < sizeof pixels; k++)
+            pixels[k] = (uint8_t)(31 * i + 7 * k);
+        snprintf(name, sizeof name, "%u.png", i);
+        picture_put_png(f, name, pixels, 12, 12, PNG_COLOR_TYPE_GRAY, 8, 12, false);
+        fprintf(list, "%s %u\n", name, i);
+    }
+    fclose(list);
+}
+
+/* Batches of three and of the two that are left, and one of all. */
+static void test_pictures_are_read_in_parts(void **state)
+{
+    static const char spec[] = "images:list.txt?color=gray&scale=0.00390625";
+    struct tiny *t = *state;
+    struct folder f;
+    char run[128], path[256];
+    struct process whole, p;
+    EXECUTE(t, "train", t->job, run, WHOLE);
+    put_pictures(t, &f);
+    for (const char *batch = "3"; batch; batch = batch[0] == '3' ? "8" : NULL) {
+        RUN(t, &whole, "predict", run, spec, "--batch", batch, "--kernels", "ref", "--json");
+        RUN(t, &p, "predict", run, spec, "--batch", batch, "--kernels", "ref", "--json", "--slices",
+            "3");
+        assert_string_equal(p.out, whole.out);
+        process_release(&p);
+        process_release(&whole);
+    }
+    RUN(t, &whole, "test", run, "--data", spec, "--kernels", "ref", "--json");
+    RUN(t, &p, "test", run, "--data", spec, "--kernels", "ref", "--json", "--slices", "3");
+    assert_string_equal(p.out, whole.out);
+    process_release(&p);
+    process_release(&whole);
+    assert_int_equal(truncate(folder_file(&f, "4.png", path), 60), 0); /* behind its header */
+    REFUSED(t, "4.png: PNG: broken off", "predict", run, spec, "--slices", "3");
+    REFUSED(t, "4.png: PNG: broken off", "test", run, "--data", spec, "--slices", "3");
 }
 
 /* ---- texts ---- */
@@ -326,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_the_layers_are_those_of_the_run),
         cmocka_unit_test(test_slices_have_room_for_their_part_alone),
         cmocka_unit_test(test_slices_are_tested),
+        cmocka_unit_test(test_pictures_are_read_in_parts),
         cmocka_unit_test(test_slices_draw_the_same_text),
         cmocka_unit_test(test_a_text_of_a_run_in_slices),
         cmocka_unit_test(test_the_end_of_a_process_ends_the_command),
