@@ -27,12 +27,46 @@ static const char *sync_round(const Paceline__Job *job, struct round_config *con
     return NULL;
 }
 
+/* When the part of dx from there on is finished. */
+static double share_of(const struct bench_step *learner, size_t from)
+{
+    for (size_t i = 0; i < learner->marks; i++)
+        if (learner->mark[i].from <= from)
+            return learner->mark[i].share;
+    return 1;
+}
+
+/* The buckets of a slice's gradient. */
+static void cut_slice(const Paceline__Job *job, const struct bench_step *learner,
+                      struct plan_round *out)
+{
+    struct slice_bucket part[SLICE_BUCKETS_MAX];
+    const struct slice_cut cut = {
+        .floats = learner->x,
+        .parallel = learner->slices.parallel,
+        .whole = learner->whole,
+        .slices = job->slices,
+        .replicas = job->workers > job->slices,
+    };
+    out->slices.bucket = out->bucket;
+    out->slices.buckets = slice_buckets_cut(job, &cut, part);
+    out->slices.parallel_buckets = 0;
+    for (size_t i = 0; i < out->slices.buckets; i++) {
+        double share = share_of(learner, part[i].range.from) * learner->slices.share;
+        out->bucket[i] = (struct round_bucket){part[i].range.len, share};
+        out->slices.parallel_buckets += part[i].parallel;
+    }
+}
+
 /* Workers have a slice each. But for `allreduce` they keep the model, and the optimizer's vectors,
  * until the round is committed; `diloco` and `easgd` have a vector more. */
 static const char *sliced_round(const Paceline__Job *job, const struct bench_step *learner,
-                                struct round_config *config)
+                                struct plan_round *out)
 {
-    config->slices = &learner->slices;
+    struct round_config *config = &out->config;
+    out->slices = learner->slices;
+    config->slices = &out->slices;
+    cut_slice(job, learner, out);
     bool owns = config->strategy == ROUND_DILOCO || config->strategy == ROUND_EASGD;
     if (config->strategy != ROUND_ALLREDUCE)
         config->kept = 1 + learner->states + owns;
@@ -41,15 +75,6 @@ static const char *sliced_round(const Paceline__Job *job, const struct bench_ste
     return job->workers > COST_TIMELINE_RANKS_MAX
                ? "more than 64 workers with slices are not modelled"
                : NULL;
-}
-
-/* When the part of dx from there on is finished. */
-static double share_of(const struct bench_step *learner, size_t from)
-{
-    for (size_t i = 0; i < learner->marks; i++)
-        if (learner->mark[i].from <= from)
-            return learner->mark[i].share;
-    return 1;
 }
 
 /* Buckets leave from the end of dx on, the last of them at the end of the step. */
@@ -253,7 +278,7 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
                           struct plan_round *out)
 {
     const char *why = round_of(job, learner, out);
-    return why || job->slices == 1 ? why : sliced_round(job, learner, &out->config);
+    return why || job->slices == 1 ? why : sliced_round(job, learner, out);
 }
 
 struct round_model plan_model_of(const struct bench_step *learner)

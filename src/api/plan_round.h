@@ -5,7 +5,7 @@
 #include "job/cluster.h"
 #include "job/job.h"
 #include "plan/round.h"
-#include "strategy/strategy.h"
+#include "strategy/slice_buckets.h"
 #include "train/step_bench.h"
 
 /* The strategies that there is a model for, ending with NULL. */
@@ -13,7 +13,8 @@ extern const char *const plan_modelled[];
 
 struct plan_round {
     struct round_config config;
-    struct round_bucket bucket[ALLREDUCE_BUCKETS_MAX];
+    struct round_bucket bucket[SLICE_BUCKETS_MAX];
+    struct round_slices slices;
     double leaves[VIEW_MEMBERS_MAX]; /* of servers on workers */
     struct consistency consistency;  /* of ps, as its server has it */
 };

@@ -216,7 +216,7 @@ static bool advance_run(struct timeline *t, size_t task, uint32_t me)
 /* Tasks are entered in order, a few at once. */
 static size_t last_task(const struct timeline *t)
 {
-    size_t last = t->first + TASKS_AHEAD;
+    size_t last = t->first + (t->tasks->ahead > 0 ? t->tasks->ahead : TASKS_AHEAD);
     return last < t->tasks->count ? last : t->tasks->count;
 }
 

@@ -20,6 +20,7 @@ double cost_timeline(enum coll_algorithm algorithm, const struct cost_links *lin
 struct timeline;
 struct cost_tasks {
     size_t count, chunk; /* tasks; floats of a piece */
+    size_t ahead;        /* tasks that ranks may be in beyond the first that is not over; 0: 16 */
     /* The schedule of a rank in a task. OK, ERR_NOMEM */
     int (*schedule)(void *user, struct schedule *out, size_t task, size_t ranks, size_t me);
     /* (optional) The time from which on the rank may be in the task; INFINITY: not yet known. */

@@ -58,9 +58,6 @@ static const char *why_not(const Paceline__Job *job)
 
 int job_check_slices(const Paceline__Job *job, struct err *err)
 {
-    const Paceline__AllReduce usual = PACELINE__ALL_REDUCE__INIT;
-    bool exchanges_gradients =
-        job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_ALLREDUCE;
     if (job->slices == 1)
         return OK;
     const char *why = why_not(job);
@@ -73,9 +70,6 @@ int job_check_slices(const Paceline__Job *job, struct err *err)
         const char *field, *why;
         bool set;
     } refused[] = {
-        {"strategy.allreduce.bucket_kb",
-         "the gradient of a slice is exchanged at the end of a step",
-         exchanges_gradients && job->strategy->allreduce->bucket_kb != usual.bucket_kb},
         {"collective.wire", "slices exchange f32",
          job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32},
         {"precision", "slices compute in f32", job->precision != PACELINE__JOB__PRECISION__f32},

@@ -69,7 +69,6 @@ static void test_slices_refuse_what_does_not_go_with_them(void **state)
         {"slices: 2 strategy { ps {} }", "slices: strategy ps is not"},
         {"slices: 2 strategy { downpour {} } ", "slices: strategy downpour is not"},
         {"slices: 2 strategy { survey {} }", "slices: strategy survey is not"},
-        {"slices: 2 strategy { allreduce { bucket_kb: 64 } }", "strategy.allreduce.bucket_kb: not"},
         {"slices: 2 collective { wire: bf16 }", "collective.wire: not with slices"},
         {"slices: 2 collective { wire: topk64 }", "collective.wire: not with slices"},
         {"slices: 2 precision: bf16", "precision: not with slices"},

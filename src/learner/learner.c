@@ -325,6 +325,17 @@ static int on_point(void *user, const struct net_point *point)
     return rc;
 }
 
+static int on_slice_finished(void *user, size_t from, double share)
+{
+    struct learner *l = user;
+    gather_gradient(l, from);
+    int rc = spend_until(l, share * net_share(l->ws->train));
+    if (rc == OK)
+        rc = l->finished(l->user, from);
+    l->resumed = l->world ? world_now(l->world) : 0;
+    return rc;
+}
+
 /* Other slices wait for this one's part of the step: pass the time of what is left of it. */
 static int compute_slice(struct learner *l, uint64_t start, size_t count, double seconds)
 {
@@ -334,11 +345,12 @@ static int compute_slice(struct learner *l, uint64_t start, size_t count, double
     l->resumed = l->begun;
     local_set_meeting(l->group, on_point, l);
     struct net_point point;
-    int rc = compute_gradient(l, start, count, NULL);
+    const struct net_watch watch = {on_slice_finished, l};
+    int rc = compute_gradient(l, start, count, l->finished ? &watch : NULL);
     l->part = l->parts - 1;
     if (rc == OK)
         rc = spend_until(l, net_share(l->ws->train));
-    if (rc == OK && net_ends_with_sum(l->ws->train, &l->dx, &point))
+    if (rc == OK && !l->finished && net_ends_with_sum(l->ws->train, &l->dx, &point))
         rc = l->meet(l->meet_user, &point);
     return rc;
 }

@@ -56,7 +56,8 @@ struct learner {
     double step_seconds;        /* seconds of a step on a core of speed 1; 0 in the real world */
     /* (optional) Called during learner_gradient, on its task, from the end of dx to its beginning:
      * dx is finished from `from` on. With several `local` learners it is called once. Not for
-     * learners that share dx. An error ends the step. */
+     * learners that share dx. Of a slice of a model the caller adds up what dx has of data-parallel
+     * layers (net_ends_with_sum). An error ends the step. */
     int (*finished)(void *user, size_t from);
     void *user;
     /* Of a slice of a model: called on the learner's task where the slices exchange a blob

@@ -281,6 +281,9 @@ void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
     run->stopped = false;
     run->next = net->n_layers;
     run->watched = watch_pass(net, watch);
+    for (size_t i = 0; i < net->n_layers; i++) /* what has not run is not done */
+        if (is_idle(net, net->layer[i]))
+            run->watched.done -= net_layer_flops(net, net->layer[i]->in_file, false);
 }
 
 static void begin_backward(struct net *net, struct layer *layer)

@@ -22,7 +22,8 @@
  * Servers of ps and downpour may be on workers, which train meanwhile.
  * A model in slices (allreduce, sync) has one slice on each worker, and R replicas:
  *   a step           a slice's part of the net's step, between the meetings of the replica's slices
- *   a round          1 or τ steps; peers, which have the same slice, add up dx and s, or x and s
+ *   a round          1 or τ steps; peers, which have the same slice, add up dx and s, or x and s;
+ *                    of allreduce dx in buckets that leave during the step
  * Not modelled yet: rounds of sync that a clock ends; several connections to a peer; evaluations,
  * checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
@@ -67,7 +68,8 @@ struct round_model {
 /* allreduce: a bucket of dx, which leaves when backward has finished it. */
 struct round_bucket {
     size_t floats;
-    double share; /* of the step that is then over, 0 to 1, ascending; 1 for the last */
+    double share; /* of the step that is then over, 0 to 1, ascending; 1 for the last. Of slices: of
+                     the whole net's step, what a slice has then computed */
 };
 
 /* Where the slices of a model exchange a blob in a step (nn/net.h), in their order. */
@@ -84,8 +86,14 @@ struct round_slices {
     size_t count; /* ≥ 2; the replicas have as many workers each, one replica after another */
     const struct round_meeting *meeting; /* of a step */
     size_t meetings;
-    double share;  /* of the whole net's step: what a slice computes */
-    size_t common; /* floats of x that each slice has whole, and takes from the first */
+    double share;    /* of the whole net's step: what a slice computes */
+    size_t common;   /* floats of x that each slice has whole, and takes from the first */
+    size_t parallel; /* floats of x of data-parallel layers, whose sum is the last meeting, unless
+                        there are buckets */
+    const struct round_bucket *bucket;
+    size_t buckets; /* allreduce: of replicas all of dx; else that of data-parallel layers. 0: dx is
+                       added up at the end of the step */
+    size_t parallel_buckets; /* the last of them, which mates add up before peers do */
 };
 
 struct round_config {

@@ -117,6 +117,35 @@ static void test_rounds_of_replicas_by_hand(void **state)
     assert_seconds(node[4].utilisation, 12 / 17.5);
 }
 
+/* Half of the gradient is finished behind the sum, which ends at 4.5 s, and takes half a second of
+ * the second that is left; the other half leaves at the end. Where that is of data-parallel
+ * layers, the mates have added it up before. */
+static void test_buckets_of_peers_by_hand(void **state)
+{
+    (void)state;
+    enum { HALF = MILLION / 2 };
+    static const struct round_bucket buckets[] = {{MILLION - STATE - 1 - HALF, 0.375}, {HALF, 0.5}};
+    static const struct round_meeting with_sum[] = {
+        {ROUND_GATHER, MILLION, 0.125, 0},
+        {ROUND_SUM, MILLION, 0.375, 0},
+        {ROUND_SUM, HALF, 0.5, 0},
+    };
+    struct round_slices slices = two;
+    struct round_node node[NODES];
+    slices.bucket = buckets;
+    slices.buckets = 2;
+    assert_seconds(predict_round(ROUND_ALLREDUCE, 1, 4, &slices, even, node).seconds, 5.5 + 0.5);
+    slices.meeting = with_sum;
+    slices.meetings = 3;
+    slices.parallel = HALF;
+    slices.parallel_buckets = 1;
+    assert_seconds(predict_round(ROUND_ALLREDUCE, 1, 4, &slices, even, node).seconds,
+                   5.5 + 0.5 + 0.5);
+    slices.bucket = &buckets[1]; /* of one replica */
+    slices.buckets = 1;
+    assert_seconds(predict_round(ROUND_ALLREDUCE, 1, 2, &slices, even, node).seconds, 5.5 + 0.5);
+}
+
 /* As many bytes as coll/cost.h says of a step of slices, and those of the exchange that ends it:
  * metadata to the first member and back, and a number. */
 static void test_bytes_are_those_of_the_cost_model(void **state)
@@ -150,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_slices_wait_for_the_slowest),
         cmocka_unit_test(test_a_sum_during_computation_by_hand),
         cmocka_unit_test(test_rounds_of_replicas_by_hand),
+        cmocka_unit_test(test_buckets_of_peers_by_hand),
         cmocka_unit_test(test_bytes_are_those_of_the_cost_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
  * bucket, and all workers take its mean: layers keep running means, which are linear, so that
  * averaging at each step is the same as averaging at times.
  *
- * Where the model is in slices, sliced_worker.c has the loop. */
+ * Where the model is in slices, sliced_worker.c has the loop, and slice_buckets.c the buckets. */
 #include "strategy/async_exchange.h"
 #include "strategy/slice_group.h"
 #include "world/trace.h"

@@ -294,15 +294,14 @@ static int make_plan(const struct slice_group *g, struct coll_plan *plan, struct
     return rc;
 }
 
-/* A sum of n floats over so many ranks. */
-static int plan_all_sum(const struct slice_group *g, struct coll_plan *plan, size_t count,
-                        size_t me, size_t n)
+int slice_group_plan_sum(const struct slice_group *g, struct coll_plan *plan,
+                         const struct ranks *ranks, size_t n)
 {
     const struct exchange_config config = strategy_exchange_config(g->m->job);
     struct schedule schedule;
     enum coll_algorithm algorithm =
-        config.algorithm == COLL_AUTO ? auto_rule(CODEC_F32, count, n) : config.algorithm;
-    int rc = schedule_allreduce(&schedule, algorithm, count, me, n, NULL);
+        config.algorithm == COLL_AUTO ? auto_rule(CODEC_F32, ranks->count, n) : config.algorithm;
+    int rc = schedule_allreduce(&schedule, algorithm, ranks->count, ranks->me, n, NULL);
     return make_plan(g, plan, &schedule, rc);
 }
 
@@ -325,7 +324,7 @@ static int plan_gather(struct slice_group *g, struct coll_plan *plan, size_t n)
 /* The plans of a replica are made once: their ranks are the slices, whatever the view. */
 static int plan_sum(struct slice_group *g, struct coll_plan *plan, size_t n)
 {
-    return is_made(plan) ? OK : plan_all_sum(g, plan, g->slice.count, g->slice.index, n);
+    return is_made(plan) ? OK : slice_group_plan_sum(g, plan, g->mates, n);
 }
 
 static int reserve_parts(struct slice_group *g, size_t n)
@@ -410,7 +409,7 @@ static void copy_common(const struct slice_group *g, struct vec *v, float *at, b
     }
 }
 
-static int sum_states(struct slice_group *g)
+int slice_group_align_states(struct slice_group *g)
 {
     struct vec *s = &g->m->learner->s;
     int rc = s->n > 0 ? plan_sum(g, &g->states, s->n) : OK;
@@ -423,22 +422,27 @@ static int sum_states(struct slice_group *g)
 int slice_group_align(struct slice_group *g, struct vec *v)
 {
     struct coll_plan *plan = &g->common_plan;
-    int rc = sum_states(g);
-    if (rc == OK && g->common > 0)
-        rc = reserve_parts(g, g->common);
-    if (rc == OK && g->common > 0 && !is_made(plan)) {
+    if (g->common == 0)
+        return OK;
+    int rc = reserve_parts(g, g->common);
+    if (rc == OK && !is_made(plan)) {
         struct schedule schedule;
         rc = schedule_broadcast(&schedule, g->slice.count, g->slice.index, 0, g->common,
                                 strategy_chunk(g->m->job));
         rc = make_plan(g, plan, &schedule, rc);
     }
-    if (rc != OK || g->common == 0)
+    if (rc != OK)
         return rc;
     copy_common(g, v, g->parts, false);
     rc = meet_mates(g, plan, g->parts);
     if (rc == OK)
         copy_common(g, v, g->parts, true);
     return rc;
+}
+
+int slice_group_add_peers(struct slice_group *g, struct coll_plan *plan, float *x)
+{
+    return run_plan(g, g->peers, PEER_LANE, ++g->summed, plan, x);
 }
 
 /* The peers of all mates cut the values of data-parallel layers alike: they add them in one order.
@@ -452,7 +456,7 @@ static int plan_peers(struct slice_group *g, const size_t n[2])
     g->sum_ranks = 0;
     for (size_t i = 0; rc == OK && i < 2; i++) {
         coll_plan_release(&g->sums[i]);
-        rc = n[i] > 0 ? plan_all_sum(g, &g->sums[i], count, me, n[i]) : OK;
+        rc = n[i] > 0 ? slice_group_plan_sum(g, &g->sums[i], g->peers, n[i]) : OK;
     }
     if (rc != OK)
         return rc;
@@ -470,7 +474,7 @@ int slice_group_sum(struct slice_group *g, float *x, size_t n)
     rc = plan_peers(g, part);
     for (size_t i = 0; rc == OK && i < 2; x += part[i++])
         if (part[i] > 0)
-            rc = run_plan(g, g->peers, PEER_LANE, ++g->summed, &g->sums[i], x);
+            rc = slice_group_add_peers(g, &g->sums[i], x);
     return rc;
 }
 
@@ -482,9 +486,9 @@ int slice_group_add_up(struct slice_group *g, struct vec *v)
         rc = meet_mates(g, &g->carried, v->at);
     if (rc != OK || g->peers->count == 1)
         return rc;
-    rc = plan_all_sum(g, &peers, g->peers->count, g->peers->me, v->n);
+    rc = slice_group_plan_sum(g, &peers, g->peers, v->n);
     if (rc == OK)
-        rc = run_plan(g, g->peers, PEER_LANE, ++g->summed, &peers, v->at);
+        rc = slice_group_add_peers(g, &peers, v->at);
     coll_plan_release(&peers);
     return rc;
 }

@@ -14,8 +14,13 @@
 /* Exchanges with the commit rule, of all members: of rounds, and of models that were due. */
 enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
 
-/* Of the world's signals: a sum begins in the background; it has ended. */
-enum { SIGNAL_SLICE_SUM = STRATEGY_SIGNAL_FIRST, SIGNAL_SLICE_SUMMED };
+/* Of the world's signals: a sum begins in the background; one has ended; that of a bucket begins.
+ */
+enum {
+    SIGNAL_SLICE_SUM = STRATEGY_SIGNAL_FIRST,
+    SIGNAL_SLICE_SUMMED,
+    SIGNAL_SLICE_BUCKET, /* … + its number */
+};
 
 /* A collective in a view. */
 struct slice_run {
@@ -87,11 +92,19 @@ int slice_group_sum(struct slice_group *g, float *x, size_t n);
 /* v (as long as g->streams) ← Σ over all members. */
 int slice_group_add_up(struct slice_group *g, struct vec *v);
 
+/* Plan a sum of n floats over these ranks, and carry one out that is over the peers. */
+int slice_group_plan_sum(const struct slice_group *g, struct coll_plan *plan,
+                         const struct ranks *ranks, size_t n);
+int slice_group_add_peers(struct slice_group *g, struct coll_plan *plan, float *x);
+
 /* The segments of v (like x) that each slice has whole are the first slice's on all. The gradients
  * of all mates are equal, unless their machines compute otherwise in the last bits; those of
- * data-parallel layers are sums of the mates, and equal. s becomes that of all: each channel that
- * slices share out its slice's, of data-parallel layers the mean, and others the first slice's. */
+ * data-parallel layers are sums of the mates, and equal. */
 int slice_group_align(struct slice_group *g, struct vec *v);
+
+/* s becomes that of all: each channel that slices share out its slice's, of data-parallel layers
+ * the mean, and others the first slice's. */
+int slice_group_align_states(struct slice_group *g);
 
 /* The slices of this replica evaluate the model together if that is among its uses, and with
  * `offers` one of them, which `speaks`, offers it to the driver: m->evaluate, m->offer. */
@@ -137,7 +150,8 @@ struct coll slice_group_coll(struct slice_group *g, const struct ranks *ranks, u
 enum {
     SLICE_LANE = ROSTER_LANES_MAX - 1,
     PEER_LANE = ROSTER_LANES_MAX - 2,
-    PARTS_LANE = ROSTER_LANES_MAX - 3, /* with the driver */
+    PARTS_LANE = ROSTER_LANES_MAX - 3,  /* with the driver */
+    BUCKET_LANE = ROSTER_LANES_MAX - 4, /* of mates; those of peers are in theirs */
 };
 
 /* The loop of a worker that has a slice, of a strategy of sliced_rule.h: m->own is its own. */

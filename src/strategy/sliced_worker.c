@@ -11,8 +11,10 @@
  *     g_f ← Σ_r w_r g_f,r / Σ_r w_r ,   or   x_f ← Σ_r w_r x_f,r / Σ_r w_r .
  *
  * Before it the slices of a replica agree on w_r, since one of them alone may see a value that is
- * not finite. After it an exchange of one number among all members is the commit point of the
- * round: the uses for which the driver has requested the model of the first member.
+ * not finite; but gradients leave in buckets during the step, and are added up once more if a
+ * replica of which they did is found not to count (slice_buckets.h). After it an exchange of one
+ * number among all members is the commit point of the round: the uses for which the driver has
+ * requested the model of the first member.
  *
  * Sums have no commit rule. A member takes part in the exchange only when it has its sum; so if one
  * member has completed the exchange, all have what they need to apply the round, and do. Otherwise,
@@ -21,9 +23,11 @@
  * A replica that the view has newly got receives its state from the others behind the last commit
  * point, and has no share of the round under way. */
 #include "base/fault.h"
-#include "strategy/slice_group.h"
+#include "strategy/slice_buckets.h"
 #include "strategy/sliced_rule.h"
 #include "world/trace.h"
+
+#include <math.h>
 
 enum { HASH_EVERY = 100, HASH_PIECES = 4 };
 
@@ -42,8 +46,9 @@ struct sliced {
     /* The round under way. */
     uint64_t steps, samples;
     struct exchange_meta mine;
-    uint64_t hash; /* of x before it; 0: replicas are not compared */
-    float *sum;    /* x or dx, then s, then the weight; NULL without replicas */
+    uint64_t hash;                /* of x before it; 0: replicas are not compared */
+    float *sum;                   /* x or dx, then s, then the weight; NULL without replicas */
+    struct slice_buckets buckets; /* of dx; they fill `sum` */
     /* The learner's state before it, as far as a repetition needs that. */
     bool kept;
     struct vec before, before_state[OPTIM_STATE_MAX];
@@ -155,11 +160,12 @@ static int train_steps(struct sliced *s)
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
-    if (s->joiner || !strategy_shares(m, &m->progress)) {
+    bool shares = !s->joiner && strategy_shares(m, &m->progress);
+    if (!shares)
         strategy_contribute_nothing(m, &s->mine);
-        return OK;
-    }
-    int rc = OK;
+    int rc = slice_buckets_begin(&s->buckets, shares);
+    if (!shares)
+        return rc;
     for (uint64_t t = 0; rc == OK && t < s->steps; t++)
         rc = train_step(s, t, samples);
     if (rc == ERR_DIVERGED)
@@ -232,6 +238,51 @@ static int sum_peers(struct sliced *s)
     return rc == OK ? slice_group_sum(&s->group, s->sum, n) : rc;
 }
 
+/* Buckets have added up what all replicas with a gradient have. A replica that does not count after
+ * all lets the sum of the weights be none: then all add up once more. */
+static int complete_sum(struct sliced *s)
+{
+    const struct learner *l = learner_of(s);
+    struct vec sum = {s->sum, l->dx.n}, rest = {s->sum + l->dx.n, l->s.n + 1};
+    vec_fill(&rest, vec_all(&rest), 0);
+    if (s->mine.weight > 0) {
+        PL_ASSERT(s->mine.weight == 1 && s->buckets.adds);
+        vec_export(&l->s, vec_all(&l->s), rest.at);
+        rest.at[l->s.n] = 1;
+    } else if (s->buckets.adds) {
+        rest.at[l->s.n] = NAN;
+    }
+    int rc = slice_buckets_add_rest(&s->buckets, rest.at, rest.n);
+    if (rc != OK || isfinite(rest.at[l->s.n]))
+        return rc == OK ? slice_group_align(&s->group, &sum) : rc;
+    rc = slice_group_align(&s->group, summand_of(s));
+    return rc == OK ? sum_peers(s) : rc;
+}
+
+/* The gradient or the model of a round becomes the peers' sum. */
+static int end_round(struct sliced *s)
+{
+    bool replicas = slice_group_has_replicas(&s->group);
+    bool summed = replicas && s->buckets.count > 0;
+    int rc = slice_group_align_states(&s->group);
+    if (rc == OK && !summed)
+        rc = slice_group_align(&s->group, summand_of(s));
+    if (rc == OK && replicas)
+        rc = agree_on_weight(s);
+    if (rc == OK && replicas)
+        rc = summed ? complete_sum(s) : sum_peers(s);
+    return rc;
+}
+
+/* Sums that the end of a view has ended are not used any more, either. */
+static int end_buckets(struct sliced *s, int trained)
+{
+    if (trained != OK && trained != ERR_VIEW)
+        return trained;
+    int rc = slice_buckets_end(&s->buckets);
+    return trained == OK || rc == ERR_CANCELLED ? rc : trained;
+}
+
 static uint64_t round_steps(const struct sliced *s)
 {
     const struct member *m = s->group.m;
@@ -253,13 +304,9 @@ static int attempt_round(struct sliced *s)
     const struct vec *common = sliced_rule_common(&s->rule, m->learner);
     s->hash = compares ? vec_hash(common, vec_all(common)) | 1 : 0;
     if (rc == OK)
-        rc = train_steps(s);
+        rc = end_buckets(s, train_steps(s));
     if (rc == OK)
-        rc = slice_group_align(&s->group, summand_of(s));
-    if (rc == OK && replicas)
-        rc = agree_on_weight(s);
-    if (rc == OK && replicas)
-        rc = sum_peers(s);
+        rc = end_round(s);
     if (!replicas)
         s->mine.stop_votes += group_is_leaving(m->group);
     uint32_t requests = first_of(m) == m->world->self ? atomic_load(&m->group->model_requests) : 0;
@@ -500,6 +547,8 @@ static int open_sliced(struct member *m, struct sliced **out)
     s->sum = rc == OK && sums ? arena_array(m->arena, sum_floats(s), float) : NULL;
     if (rc == OK)
         rc = s->sum || !sums ? open_before(s) : ERR_NOMEM;
+    if (rc == OK)
+        rc = slice_buckets_open(&s->buckets, &s->group, s->sum);
     m->stay_in_line = stay_in_line;
     m->publishes_itself = true;
     m->learner->meet = slice_group_meet;
@@ -530,6 +579,8 @@ int sliced_worker(struct member *m)
 void sliced_close(struct member *m)
 {
     struct sliced *s = m->own;
-    if (s)
-        slice_group_close(&s->group);
+    if (!s)
+        return;
+    slice_buckets_close(&s->buckets);
+    slice_group_close(&s->group);
 }

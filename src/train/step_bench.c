@@ -330,6 +330,10 @@ static int describe_slices(const struct bench *whole, struct arena *arena, struc
     struct recording r = {.learner = &b.learner, .arena = arena};
     arena_init(&b.arena);
     int rc = record_step(&b, job, &r, err);
+    out->whole = out->x;
+    out->marks = 0;
+    if (rc == OK)
+        rc = list_marks(&b, arena, out);
     if (rc == OK) {
         out->x = b.learner.x.n;
         out->s = b.learner.s.n;
@@ -340,6 +344,7 @@ static int describe_slices(const struct bench *whole, struct arena *arena, struc
             .meetings = r.count,
             .share = net_share(b.ws->train),
             .common = net_common(b.ws->train),
+            .parallel = net_parallel(b.ws->train).floats,
         };
     }
     arena_release(&b.arena);

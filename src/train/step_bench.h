@@ -63,9 +63,11 @@ struct bench_step {
     struct bench_mark *mark; /* the arena's */
     size_t marks;
     size_t records;
-    /* Of a model in slices: x, s and the memory are those of the first slice, which has the most;
-     * the times are the whole net's. The rest of `slices` is the arena's. */
+    /* Of a model in slices: x, s, the marks and the memory are those of the first slice, which has
+     * the most; the times are the whole net's, and `whole` is its x. The rest of `slices` is the
+     * arena's. */
     struct round_slices slices;
+    size_t whole;
 };
 
 /* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as

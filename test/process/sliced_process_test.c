@@ -209,7 +209,8 @@ static void test_replicas_train_as_replicas(void **state)
     struct tiny *t = *state;
     char whole[128], sliced[128], simulated[128];
     tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
-    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
+    static const char *const strategies[] = {"strategy.allreduce={bucket_kb:1}",
+                                             "strategy.sync={tau:3}"};
     for (int i = 0; i < 2; i++) {
         EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=2", strategies[i]);
         EXECUTE(t, "train", t->job, sliced, "stop.steps=20", "slices=2", "workers=4",

@@ -85,6 +85,8 @@ static void test_plans_of_slices_are_what_is_simulated(void **state)
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         for (double mbit = 2; mbit <= 200; mbit *= 10)
             check_plan(*state, &plans[i], mbit, "strategy.sync={tau: 4}");
+    for (double mbit = 2; mbit <= 200; mbit *= 10)
+        check_plan(*state, &plans[2], mbit, "strategy.allreduce={bucket_kb: 1}");
     check_plan(*state, &plans[2], 20, "strategy.diloco={tau: 4}");
     check_plan(*state, &plans[2], 20, "strategy.easgd={mode: sync tau: 20}");
 }

@@ -44,7 +44,7 @@ static const struct way ways[] = {
     /* A step has all of the 400 records: with this batch it takes about as long as those of others.
      */
     {{"strategy.full_batch={tolerance:0}", "solver={type:'CG'}", "batch=100"}, 1, JOINED | LANES},
-    {{"strategy.allreduce={}", "slices=2"}, 1, JOINED | LANES | SEATS},
+    {{"strategy.allreduce={bucket_kb:1}", "slices=2"}, 1, JOINED | LANES | SEATS},
     {{"strategy.allreduce={}", "slices=2"}, 1, JOINED | LANES | SEATS | STREAMS},
     {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
     {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS | STREAMS},
