@@ -37,6 +37,9 @@ struct net_run {
     bool backward, stopped;
     double done; /* flops of the step so far */
     struct net_point point;
+    struct layer *summing; /* whose bottom's gradient the slices add up while others run backward */
+    struct net_point sum;  /* where that ends; */
+    bool ends;             /* and the pass has stopped there */
     struct net_result result;
     struct watched_pass watched;
 };

@@ -221,6 +221,8 @@ struct layer {
     size_t outputs;           /* all of them (or their groups), where there are slices, else 0; */
     struct range own;         /* and those that the net has: all, or a slice's; */
     bool by_channel;          /* its bottom has such a part, and so have its parameters */
+    struct layer *awaited_by; /* before this layer's backward, or its own sum, the slices' sum of
+                                 the bottom's gradient ends; NULL: before the next layer's */
     bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;

@@ -4,7 +4,8 @@
  * A value lives from its maker's forward to its last reader's, or to the last backward that reads
  * it. A rematerialised blob has two live ranges: to its last reader's forward, and from the first
  * backward that reads it to the last. A gradient lives from the backward of the blob's last user to
- * that of its maker; a part that the maker adds lives from its own writer on. All share one room,
+ * that of its maker; a part that the maker adds lives from its own writer on, and one that slices
+ * still add up until that is over. All share one room,
  * and live ranges that do not overlap may share memory. */
 #ifndef PL_NN_LIVE_RANGES_H
 #define PL_NN_LIVE_RANGES_H

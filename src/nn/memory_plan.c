@@ -1,6 +1,7 @@
 /* The memory plan: which blobs need a gradient, which layers work in place, and the offset of every
  * buffer. */
 #include "nn/live_ranges.h"
+#include "nn/partition.h"
 
 #include "base/fault.h"
 
@@ -214,6 +215,7 @@ int plan_make(struct net *net, const struct net_options *options, struct err *er
     lay_over(net, options->keep_all);
     mark_rematerialised(net);
     share_gradients(net);
+    partition_await_sums(net);
     if ((rc = live_ranges_plan(net, err)) != OK)
         return rc;
     for (size_t i = 0; i < net->n_layers; i++) {

@@ -141,9 +141,9 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 enum net_meeting {
     NET_GATHER,
     NET_SUM,
-    /* A sum during which the pass has more to compute: the caller may begin it and call
-     * net_continue, which leaves the values alone up to its next point, the other one of the two.
-     * Behind that one they are the sum. */
+    /* A sum during which the pass has more to compute, of this layer and of others that do not read
+     * the result: the caller may begin it and call net_continue, which leaves the values alone up
+     * to its next point, the other one of the two. Behind that one they are the sum. */
     NET_SUM_BEGINS,
     NET_SUM_ENDS,
 };

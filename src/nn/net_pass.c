@@ -279,6 +279,8 @@ void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
     run->part = run->pass = (struct pass){.x = x->at, .dx = dx->at};
     run->backward = true;
     run->stopped = false;
+    run->summing = NULL;
+    run->ends = false;
     run->next = net->n_layers;
     run->watched = watch_pass(net, watch);
     for (size_t i = 0; i < net->n_layers; i++) /* what has not run is not done */
@@ -313,6 +315,38 @@ static bool sum_in_background(const struct net *net, struct layer *layer, enum n
     return true;
 }
 
+/* Other layers run backward during the sum. */
+static void continue_during_sum(struct net *net, struct layer *layer)
+{
+    run_backward(net, layer, GRADIENTS_PARAMS);
+    net->run.summing = layer;
+}
+
+/* The pass stops until the sum is over that other layers have run during. */
+static const struct net_point *await_sum(struct net *net, double share)
+{
+    struct net_run *run = &net->run;
+    bool sums = partition_backward(run->summing, &run->sum);
+    PL_ASSERT(sums && !run->ends);
+    run->sum.meeting = NET_SUM_ENDS;
+    run->sum.share = share;
+    run->ends = true;
+    return &run->sum;
+}
+
+static void end_sum(struct net *net)
+{
+    add_scratch(net->run.summing);
+    net->run.summing = NULL;
+    net->run.ends = false;
+}
+
+static bool is_awaited_by(const struct net *net, const struct layer *layer)
+{
+    const struct layer *summing = net->run.summing;
+    return summing && summing->awaited_by == layer && !partition_sums_next(summing);
+}
+
 static bool backward_meets(struct net *net, struct layer *layer)
 {
     struct net_run *run = &net->run;
@@ -325,8 +359,10 @@ static bool backward_meets(struct net *net, struct layer *layer)
         return sum_in_background(net, layer, NET_SUM_BEGINS, &run->point);
     if (begins)
         run_backward(net, layer, GRADIENTS_ALL);
-    else if (run->point.meeting == NET_SUM_BEGINS)
+    else if (run->point.meeting == NET_SUM_BEGINS && !layer->awaited_by)
         return sum_in_background(net, layer, NET_SUM_ENDS, &run->point);
+    else if (run->point.meeting == NET_SUM_BEGINS)
+        continue_during_sum(net, layer);
     return false;
 }
 
@@ -334,29 +370,46 @@ static int end_backward(struct net *net, const struct layer *layer)
 {
     net->run.done += net_layer_flops(net, layer->in_file, true);
     clear_frozen(net, layer, net->run.pass.dx);
-    add_scratch(layer);
+    if (layer != net->run.summing)
+        add_scratch(layer);
     probe_ends(net, layer->in_file, true);
     return watch_layer(net, net->run.next - 1, &net->run.watched);
+}
+
+/* Run the layer backward, up to its point or its end. */
+static int pass_layer(struct net *net, struct layer *layer, const struct net_point **point)
+{
+    struct net_run *run = &net->run;
+    if (!run->stopped && is_awaited_by(net, layer)) {
+        *point = await_sum(net, run->done / count_whole_flops(net));
+        return OK;
+    }
+    if (!layer->runs_backward || is_idle(net, layer))
+        return OK;
+    if (!stop_at(net, layer, backward_meets(net, layer)))
+        return end_backward(net, layer);
+    bool waits = run->summing && run->point.meeting == NET_SUM_BEGINS;
+    *point = waits ? await_sum(net, run->point.share) : &run->point;
+    return OK;
 }
 
 static int continue_backward(struct net *net, const struct net_point **point)
 {
     struct net_run *run = &net->run;
+    bool waited = run->ends && run->stopped;
     int rc = OK;
-    *point = NULL;
-    for (; rc == OK && run->next > 0; run->next--) {
+    *point = waited ? &run->point : NULL; /* where the next sum begins */
+    if (run->ends)
+        end_sum(net);
+    while (rc == OK && !*point && run->next > 0) {
         struct layer *layer = net->layer[run->next - 1];
         if (net->poisoned && !run->stopped)
             live_ranges_poison_after(net, live_ranges_backward(net, layer) - 1);
-        if (!layer->runs_backward || is_idle(net, layer))
-            continue;
-        if (stop_at(net, layer, backward_meets(net, layer))) {
-            *point = &run->point;
-            return OK;
-        }
-        rc = end_backward(net, layer);
+        rc = pass_layer(net, layer, point);
+        if (!*point)
+            run->next--;
     }
-    return rc == OK ? watch_end(&run->watched) : rc;
+    return rc == OK && !*point ? watch_end(&run->watched) : rc;
 }
 
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,

@@ -11,6 +11,12 @@ static const char fork[] =
         INNER("c", "h", "c",
               6) "layer { name: 'sum' type: 'Eltwise' bottom: 'b' bottom: 'c' top: 'ip' }\n" LOSS;
 
+/* Three branches, of which one has two layers: 12, 6, 8, 6 and 6 outputs. */
+static const char branches[] = DATA INNER("a", "data", "h", 12) UNIT("TanH", "h")
+    INNER("b", "h", "b", 6) INNER("c", "h", "c", 8) UNIT("Sigmoid", "c") INNER("d", "c", "d", 6)
+        INNER("e", "h", "e", 6) "layer { name: 'sum' type: 'Eltwise' bottom: 'b' bottom: 'd' "
+                                "bottom: 'e' top: 'ip' }\n" LOSS;
+
 /* Images, whose channels lie side by side or pixel by pixel. */
 static const char images[] = DATA
     "layer { name: 'k' type: 'Convolution' bottom: 'data' top: 'k'\n"
@@ -162,6 +168,23 @@ static void test_slices_of_a_fork_are_the_net(void **state)
     (void)state;
     compare_slices(&(struct sliced_net){fork, NULL, NULL}, 3, 2, false);
     compare_slices(&(struct sliced_net){weighted, NULL, NULL}, 1, 0, true);
+    compare_slices(&(struct sliced_net){branches, NULL, NULL}, 5, 4, false);
+}
+
+/* During the sum behind a layer its parameters' gradient is computed, and that of the bottom of the
+ * next layer with a sum, unless that needs the result: during e's that of d's bottom, during c's
+ * that of b's. */
+static void test_sums_end_where_a_layer_reads_them(void **state)
+{
+    (void)state;
+    const double a = 40 * 12, b = 12 * 6, c = 12 * 8, d = 8 * 6, e = 12 * 6;
+    const double all = 2 * a + 3 * (b + c + d + e);
+    struct sliced s;
+    open_sliced(&s, &(struct sliced_net){branches, NULL, NULL}, 2, &kernels_ref);
+    run_gradient(&s);
+    assert_int_equal(s.begun, 4);
+    fixture_near(s.during, (e + d + d + c + b + b) / all / 2, 1e-12);
+    close_sliced(&s);
 }
 
 static void test_slices_of_convolutions_are_the_net(void **state)
@@ -394,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_slices_of_one_layer_are_the_net),
         cmocka_unit_test(test_slices_of_layers_in_a_row_are_the_net),
         cmocka_unit_test(test_slices_of_a_fork_are_the_net),
+        cmocka_unit_test(test_sums_end_where_a_layer_reads_them),
         cmocka_unit_test(test_slices_of_convolutions_are_the_net),
         cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_recurrent_units_out),

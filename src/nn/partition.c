@@ -285,6 +285,58 @@ bool partition_backward(const struct layer *layer, struct net_point *point)
            partition_sum(layer, 0, POINT_BOTTOM, point);
 }
 
+static bool is_recurrent_part(const struct layer *layer)
+{
+    return layer_is_cut(layer) && layer->ops->backward_part;
+}
+
+static bool sums_bottom(const struct layer *layer)
+{
+    return layer_is_cut(layer) && !layer->by_channel && !layer->ops->backward_part &&
+           layer->n_bottom == 1 && link_wants_gradient(layer, &layer->bottom[0]);
+}
+
+static bool is_reader(const struct layer *layer, const struct blob *blob)
+{
+    for (size_t k = 0; k < layer->n_bottom; k++)
+        if (layer->bottom[k].blob == blob)
+            return true;
+    return false;
+}
+
+bool partition_sums_next(const struct layer *layer)
+{
+    const struct layer *next = layer->awaited_by;
+    return sums_bottom(next) && next != layer->bottom[0].blob->maker;
+}
+
+/* Contributions to a gradient are added in the order of the layers, and one sum is under way at a
+ * time. NULL: nothing is computed until then. */
+static struct layer *find_awaiting(const struct net *net, const struct layer *layer)
+{
+    const struct blob *blob = layer->bottom[0].blob;
+    bool computes = false;
+    for (size_t i = layer->nth; i-- > 0;) {
+        struct layer *next = net->layer[i];
+        if (!next->runs_backward)
+            continue;
+        if (sums_bottom(next) && next != blob->maker)
+            return next;
+        if (next == blob->maker || is_reader(next, blob) || is_recurrent_part(next))
+            return computes ? next : NULL;
+        computes |= next->products > 0;
+    }
+    PL_ASSERT(!"a gradient has a reader");
+    return NULL;
+}
+
+void partition_await_sums(struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (sums_bottom(net->layer[i]))
+            net->layer[i]->awaited_by = find_awaiting(net, net->layer[i]);
+}
+
 size_t net_points(const struct net *net)
 {
     return slice_is_part(&net->slice) ? LAYER_POINTS * net->n_layers + 1 : 0;

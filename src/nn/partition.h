@@ -58,6 +58,12 @@ size_t partition_number(const struct layer *layer, size_t point);
 bool partition_forward(const struct layer *layer, struct net_point *point);
 bool partition_backward(const struct layer *layer, struct net_point *point);
 
+/* Find, for each sum behind a layer's backward, how long others can run backward meanwhile. */
+void partition_await_sums(struct net *net);
+
+/* Has the other layer, which this one's sum is awaited by, a sum of its own to await it with? */
+bool partition_sums_next(const struct layer *layer);
+
 /* The sum of the gradients of a bottom that is whole. */
 bool partition_sum(const struct layer *layer, size_t k, size_t number, struct net_point *point);
 

@@ -39,6 +39,7 @@ struct sliced {
     size_t count;
     unsigned gathers, sums;  /* points that the slices have met at, */
     unsigned begun;          /* and sums of these that had begun before */
+    double during;           /* share of a step's products that the first computes during them */
     float *kept[SLICES_MAX]; /* values of the sum that has begun */
     size_t ended_with;       /* floats of the sum at the end of the step */
 };
@@ -155,7 +156,7 @@ static inline void meet_slices(struct sliced *s, const struct net_point *const *
 static inline void run_together(struct sliced *s)
 {
     const struct net_point *point[SLICES_MAX];
-    double share = 0;
+    double share = 0, begun = 0;
     for (;;) {
         for (size_t f = 0; f < s->count; f++) {
             assert_int_equal(net_continue(s->part[f].net, &point[f]), OK);
@@ -174,6 +175,9 @@ static inline void run_together(struct sliced *s)
         assert_true(point[0]->share >= share);
         share = point[0]->share;
         assert_true((point[0]->meeting == NET_SUM_ENDS) == (s->kept[0] != NULL));
+        if (point[0]->meeting == NET_SUM_ENDS)
+            s->during += share - begun;
+        begun = share;
         meet_slices(s, point);
     }
 }

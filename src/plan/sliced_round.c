@@ -104,6 +104,8 @@ static double begin_task(void *user, const struct timeline *t, size_t task, size
         begin = max_double(cost_task_end(t, i, rank),
                            cost_task_begin(t, i, rank) + before->meanwhile * step);
         done = before->share + before->meanwhile;
+        if (k->share < before->share + before->meanwhile - ROUNDING)
+            return cost_task_begin(t, i, rank) + (k->share - before->share) * step;
     }
     return begin + (k->share - done) * step;
 }

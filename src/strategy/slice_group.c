@@ -275,6 +275,12 @@ static int end_sum(struct slice_group *g)
     return g->background.status;
 }
 
+int slice_group_abandon(struct slice_group *g)
+{
+    int rc = async_task_busy(&g->task) ? end_sum(g) : OK;
+    return rc == ERR_CANCELLED ? rc : OK;
+}
+
 static int meet_mates(struct slice_group *g, struct coll_plan *plan, float *x)
 {
     return run_plan(g, g->mates, SLICE_LANE, ++g->meetings, plan, x);

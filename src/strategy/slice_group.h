@@ -85,6 +85,9 @@ bool slice_group_has_replicas(const struct slice_group *g);
  * changed; ERR_PROTOCOL, ERR_CANCELLED, ERR_NOMEM; also those below */
 int slice_group_meet(void *slice_group, const struct net_point *point);
 
+/* The end of a view has ended a pass: wait for a sum of it that is under way. ERR_CANCELLED */
+int slice_group_abandon(struct slice_group *g);
+
 /* x (n floats, the same in all calls) ← Σ over the mates, or over the peers. */
 int slice_group_vote(struct slice_group *g, float *x, size_t n);
 int slice_group_sum(struct slice_group *g, float *x, size_t n);

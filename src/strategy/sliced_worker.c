@@ -279,7 +279,9 @@ static int end_buckets(struct sliced *s, int trained)
 {
     if (trained != OK && trained != ERR_VIEW)
         return trained;
-    int rc = slice_buckets_end(&s->buckets);
+    int rc = slice_group_abandon(&s->group);
+    if (rc == OK)
+        rc = slice_buckets_end(&s->buckets);
     return trained == OK || rc == ERR_CANCELLED ? rc : trained;
 }
 

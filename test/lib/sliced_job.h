@@ -29,6 +29,13 @@ static const char sliced_net[] = SLICED_DATA SLICED_INNER(
 static const char sliced_wide[] = SLICED_DATA SLICED_INNER("one", "data", "one", 120)
     SLICED_INNER("two", "one", "two", 120) SLICED_INNER("ip", "two", "ip", 5) SLICED_ENDS;
 
+/* Two layers of one bottom, and their sum. */
+static const char sliced_fork[] =
+    SLICED_DATA SLICED_INNER("one", "data", "one", 120) SLICED_INNER("two", "one", "two", 120)
+        SLICED_INNER("three", "one", "three",
+                     120) "layer { name: 'sum' type: 'Eltwise' bottom: 'two' bottom: 'three' top: "
+                          "'sum' }\n" SLICED_INNER("ip", "sum", "ip", 5) SLICED_ENDS;
+
 /* One layer, whose input has no gradient. */
 static const char sliced_one[] = SLICED_DATA SLICED_INNER("ip", "data", "ip", 5) SLICED_ENDS;
 
@@ -96,13 +103,15 @@ static const char sliced_units[] =
                         SLICED_INNER("ip", "two", "ip", 5) SLICED_ENDS;
 
 /* Setup of a group of tests: net.prototxt is the net above, wide.prototxt the wide one,
- * one.prototxt that of one layer, conv.prototxt the tiny job's own, with a convolution,
- * mixed.prototxt the mixed one, sequence.prototxt and units.prototxt those of recurrent layers. */
+ * fork.prototxt that of two branches, one.prototxt that of one layer, conv.prototxt the tiny job's
+ * own, with a convolution, mixed.prototxt the mixed one, sequence.prototxt and units.prototxt those
+ * of recurrent layers. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
     tiny_write(*state, "net.prototxt", sliced_net);
     tiny_write(*state, "wide.prototxt", sliced_wide);
+    tiny_write(*state, "fork.prototxt", sliced_fork);
     tiny_write(*state, "one.prototxt", sliced_one);
     tiny_write(*state, "conv.prototxt", tiny_net);
     tiny_write(*state, "mixed.prototxt", sliced_mixed);

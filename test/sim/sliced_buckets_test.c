@@ -3,9 +3,12 @@
 #include "sim_run.h"
 #include "sliced_job.h"
 
-enum { FAULTS = 12, BAD_RECORD = 37 };
+enum { FAULTS = 30, BAD_RECORD = 37 };
 
 static const char calm[] = "node { count: 9 } step_seconds: 0.004 link { mbit: 100 }\n";
+
+static const char long_steps[] =
+    "node { count: 9 } step_seconds: 0.04 link { mbit: 1000 latency_us: 10 }\n";
 
 /* Two convolutions on a part of the records each, whose gradient is that of several buckets, and
  * layers that slices share out. */
@@ -70,6 +73,7 @@ static void test_buckets_have_the_bits_of_one_sum(void **state)
         {3, 2, "net", {"stop.steps=20", "collective.algorithm=tree"}},
         {2, 2, "channels", {"stop.steps=20"}},
         {2, 2, "sequence", {"stop.steps=20"}},
+        {2, 2, "fork", {"stop.steps=20"}},
         {1, 2, "parallel", {"stop.steps=20", "slices_from=one"}},
         {2, 2, "parallel", {"stop.steps=20", "slices_from=one", "slices_to=two"}},
         {3, 3, "parallel", {"stop.steps=20", "slices_from=one", "collective.algorithm=tree"}},
@@ -146,23 +150,24 @@ static void test_peers_add_up_during_the_backward_pass(void **state)
         fail_msg("%g s a step, not %g", saved, expected);
 }
 
-/* A slice dies at any moment of a step: buckets under way are given up with the view, and a
- * standby fills the seat. Replicas are compared every hundred exchanges. */
+/* A slice dies at any moment of a step: buckets and sums under way are given up with the view, and
+ * a standby fills the seat. Replicas are compared every hundred exchanges. */
 static void test_a_slice_is_lost_between_buckets(void **state)
 {
-    struct tiny *t = *state;
+    static const struct shape_of_run shapes[] = {
+        {2,
+         2,
+         "parallel",
+         {"stop.epochs", "stop.steps=130", "standby=1", "solver.base_lr=0.01", "slices_from=one"}},
+        {2, 2, "sequence", {"stop.epochs", "stop.steps=130", "standby=1", "solver.base_lr=0.01"}},
+        {2, 2, "fork", {"stop.epochs", "stop.steps=130", "standby=1", "solver.base_lr=0.01"}},
+    };
     for (int i = 0; i < FAULTS; i++) {
-        const struct shape_of_run shape = {2,
-                                           2,
-                                           i % 2 ? "sequence" : "parallel",
-                                           {"stop.epochs", "stop.steps=220", "standby=1",
-                                            "solver.base_lr=0.01",
-                                            i % 2 ? NULL : "slices_from=one"}};
         struct sim_run r = {0};
         char faults[256];
-        snprintf(faults, sizeof faults, "%s fault { at: %.4f kill: %d }\n", calm, 0.15 + 0.0017 * i,
-                 i % 4);
-        run_shape(t, faults, &shape, "strategy.allreduce.bucket_kb=1", &r);
+        snprintf(faults, sizeof faults, "%s fault { at: %.4f kill: %d }\n",
+                 i % 3 < 2 ? calm : long_steps, 0.15 + 0.0017 * i, i % 4);
+        run_shape(*state, faults, &shapes[i % 3], "strategy.allreduce.bucket_kb=1", &r);
         assert_string_equal(r.report.reason, "steps");
         assert_int_equal(r.report.workers, 4);
         assert_int_equal(run_count(r.dir, "member", "what", "seated"), 1);
