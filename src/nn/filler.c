@@ -184,19 +184,25 @@ static void fill_gaussian(const struct filler *filler, uint64_t seed, uint64_t b
     }
 }
 
-/* Of numbers above 0, so that no sum is. */
-static void fill_unitball(const struct filler *filler, uint64_t seed, uint64_t base, float *x,
-                          size_t n)
+static double draw_above_zero(uint64_t seed, uint64_t at)
 {
-    PL_ASSERT(n % filler->row == 0);
-    for (size_t first = 0; first < n; first += filler->row) {
-        double sum = 0.0;
-        for (size_t i = first; i < first + filler->row; i++) {
-            x[i] = 1.0f - rng_uniform(seed, RNG_INIT, base + i);
-            sum += (double)x[i];
+    return (double)(1.0f - rng_uniform(seed, RNG_INIT, at));
+}
+
+/* Of numbers above 0, so that no sum is; also of those of a row that are not filled. */
+static void fill_unitball(const struct filler *filler, uint64_t seed, uint64_t base, size_t first,
+                          float *x, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        size_t column = (first + i) % filler->row;
+        uint64_t row = base + i - column;
+        if (i == 0 || column == 0) {
+            sum = 0.0;
+            for (size_t k = 0; k < filler->row; k++)
+                sum += draw_above_zero(seed, row + k);
         }
-        for (size_t i = first; i < first + filler->row; i++)
-            x[i] = (float)((double)x[i] / sum);
+        x[i] = (float)(draw_above_zero(seed, row + column) / sum);
     }
 }
 
@@ -226,7 +232,7 @@ void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, s
             x[i] = (float)(a + (b - a) * (double)rng_uniform(seed, RNG_INIT, base + i));
         break;
     case FILLER_GAUSSIAN: fill_gaussian(filler, seed, base, x, n); break;
-    case FILLER_UNITBALL: fill_unitball(filler, seed, base, x, n); break;
+    case FILLER_UNITBALL: fill_unitball(filler, seed, base, first, x, n); break;
     case FILLER_BILINEAR: fill_bilinear(filler, first, x, n); break;
     }
 }

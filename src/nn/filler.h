@@ -35,8 +35,7 @@ struct filler {
 int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
                 struct err *err);
 
-/* Elements `first` .. first + n - 1 of a parameter; both numbers are below 2^39. Whole rows of a
- * unitball. */
+/* Elements `first` .. first + n - 1 of a parameter; both numbers are below 2^39. */
 void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, size_t first,
                  float *x, size_t n);
 

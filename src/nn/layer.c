@@ -176,8 +176,9 @@ static void put_inputs(const struct layer *layer, float *dx)
 static struct shape part_of(const struct layer *layer, const struct shape *declared)
 {
     struct shape part = *declared;
+    size_t axis = layer->by_column && part.n > 1 ? 1 : 0;
     if (!layer->by_channel && part.n > 0)
-        part.dim[0] = layer_own_of(layer, part.dim[0]);
+        part.dim[axis] = layer_own_of(layer, part.dim[axis]);
     return part;
 }
 
@@ -192,8 +193,12 @@ static struct shape whole_of(const struct layer *layer, const struct shape *decl
 /* In the table of the whole model slices have parts of the segment. */
 static void share_segment(const struct layer *layer, struct segment *whole)
 {
+    const struct shape *shape = &whole->shape;
     whole->units = layer->outputs;
-    whole->blocks = layer->by_gate && whole->units > 0 ? whole->shape.dim[0] / whole->units : 1;
+    whole->blocks = whole->units == 0                  ? 1
+                    : layer->by_gate                   ? shape->dim[0] / whole->units
+                    : layer->by_column && shape->n > 1 ? shape->dim[0]
+                                                       : 1;
 }
 
 /* A segment of its own. */
@@ -257,7 +262,7 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
         !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights of type \"%s\" cannot be shared out among slices; those of "
-                       "InnerProduct, Convolution and recurrent layers can",
+                       "InnerProduct, Convolution, Embed and recurrent layers can",
                        layer->type);
     static const Caffe__ParamSpec none = CAFFE__PARAM_SPEC__INIT;
     const Caffe__ParamSpec *spec = &none;

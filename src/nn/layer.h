@@ -224,6 +224,7 @@ struct layer {
     struct layer *awaited_by; /* before this layer's backward, or its own sum, the slices' sum of
                                  the bottom's gradient ends; NULL: before the next layer's */
     bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
+    bool by_column;           /* outputs are the columns of a matrix of parameters, not its rows */
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
     size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
@@ -286,9 +287,10 @@ static inline bool layer_is_cut(const struct layer *layer)
 }
 
 /* Share out `units`: outputs, or groups of as many each (`what`). A layer that calls this is one
- * that slices share out: its parameters are (outputs, ..), are declared with their whole shape, and
- * come cut; its op is planned for layer_own_of(outputs); without backward_part its backward goes by
- * pass->gradients. ERR_INPUT: there are more slices than units */
+ * that slices share out: its parameters are (outputs, ..), or by_column (.., outputs), are declared
+ * with their whole shape, and come cut; its op is planned for layer_own_of(outputs); without
+ * backward_part its backward goes by pass->gradients. ERR_INPUT: there are more slices than units
+ */
 int layer_share_units(struct layer *layer, const struct setup *setup, size_t units,
                       const char *what, struct err *err);
 

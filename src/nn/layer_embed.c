@@ -1,6 +1,7 @@
 /* Embed: each number of the bottom, below input_dim, becomes its row of the weights (input_dim,
  * num_output), plus a bias; the values of a row are the top's last axis. A number is truncated to
- * an integer, as Caffe has it. One out of range makes its row NaN, and so the loss. */
+ * an integer, as Caffe has it. One out of range makes its row NaN, and so the loss. A slice of a
+ * model has a part of each row. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 
@@ -11,7 +12,7 @@ enum { NUMBERS_MAX = 1 << 24 }; /* exact in a float */
 
 struct layer_embed {
     struct layer layer;
-    size_t K, O; /* input_dim, num_output */
+    size_t K, O; /* input_dim, num_output: in a slice its part of it */
     bool bias;
 };
 
@@ -28,7 +29,8 @@ static int check_sizes(const Caffe__EmbedParameter *p, struct err *err)
     return OK;
 }
 
-static int set_top(struct layer *layer, size_t K, size_t O, struct err *err)
+static int set_top(struct layer *layer, const struct setup *setup, size_t K, size_t O,
+                   struct err *err)
 {
     const struct blob *x = layer->bottom[0].blob;
     struct shape y = x->shape;
@@ -42,7 +44,8 @@ static int set_top(struct layer *layer, size_t K, size_t O, struct err *err)
     int rc = layer_top(layer, 0, &y, LAYOUT_PLAIN, err);
     layer->top[0]->numbers = x;
     layer->top[0]->kinds = K;
-    return rc;
+    layer->by_column = true;
+    return rc == OK ? layer_share_out(layer, setup, y.n - 1, O, "outputs", err) : rc;
 }
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
@@ -59,7 +62,8 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     self->bias = p->bias_term;
     layer->bottom[0].no_gradient = true;
     const struct shape w = {2, {self->K, self->O}}, b = {1, {self->O}};
-    rc = set_top(layer, self->K, self->O, err);
+    rc = set_top(layer, setup, self->K, self->O, err);
+    self->O = layer_own_of(layer, self->O);
     if (rc == OK)
         rc = layer_param(layer, setup, &w, "embed_param.weight_filler", p->weight_filler, err);
     if (rc == OK && self->bias)

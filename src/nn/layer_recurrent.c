@@ -24,15 +24,10 @@ struct layer_recurrent {
     enum recurrence_param param[RECURRENCE_PARAMS]; /* of each blob of parameters */
     size_t cont, fixed, hidden;                     /* numbers of bottoms; 0: there is none */
     size_t states;
-    /* Of the pass of a slice that has begun: meetings of forward; steps to go, and what follows. */
-    size_t met, left;
-    enum {
-        BACKWARD_STEPS,
-        BACKWARD_BOTTOM,
-        BACKWARD_WEIGHTS,
-        BACKWARD_FIXED,
-        BACKWARD_DONE
-    } backward;
+    /* Of the pass of a slice that has begun: meetings of forward; those in steps to go, what
+     * follows, and the next bottom. */
+    size_t met, left, next;
+    enum { BACKWARD_STEPS, BACKWARD_BOTTOM, BACKWARD_WEIGHTS, BACKWARD_REST } backward;
     size_t carried;            /* where the state lies in a record's part of net_batch.carried, */
     const size_t *carried_row; /* whose length this is */
 };
@@ -194,18 +189,11 @@ static void mark_bottoms(const struct layer_recurrent *self)
         bottom[self->hidden + k].forward_only = true;
 }
 
-/* Slices share out the units, all gates of a unit together; the outputs of all are gathered within
- * the layer. */
-static int take_part(struct layer_recurrent *self, const struct setup *setup,
-                     const struct recurrent_fields *f, struct err *err)
+/* Slices share out the units, all gates of a unit together; the outputs, and the state behind the
+ * steps, of all are gathered within the layer. */
+static int take_part(struct layer_recurrent *self, const struct setup *setup, struct err *err)
 {
     struct layer *layer = &self->layer;
-    if (setup->slice.count > 1 && f->expose_hidden)
-        return err_set(err, ERR_UNSUPPORTED, "slices: %s.expose_hidden: true is not supported",
-                       f->message);
-    if (setup->slice.count > 1 && f->reset_first)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "slices: gru_param.reset_first: true is not supported");
     int rc = layer_share_units(layer, setup, self->spec.H, "units", err);
     layer->by_gate = true;
     self->spec.own = layer_is_cut(layer) ? layer->own : (struct range){0, self->spec.H};
@@ -236,9 +224,9 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
         .reverse = f->reverse,
     };
     bool by_step = x->numbers && x->numbers->count == self->spec.N * self->spec.T;
-    self->spec.kinds = by_step && setup->slice.count == 1 ? x->kinds : 0;
+    self->spec.kinds = by_step ? x->kinds : 0;
     mark_bottoms(self);
-    rc = take_part(self, setup, f, err);
+    rc = take_part(self, setup, err);
     if (rc == OK)
         rc = check_bottoms(self, err);
     if (rc == OK)
@@ -399,28 +387,40 @@ static bool meet_units(const struct layer_recurrent *self, enum net_meeting meet
     return true;
 }
 
-/* Behind each step its outputs; then the outputs of all steps, where units have products of their
- * own for them. */
+/* How often the slices meet in a step. */
+static size_t meetings_of_step(const struct layer_recurrent *self)
+{
+    return recurrence_halves(self->op) ? 2 : 1;
+}
+
+/* Behind each step its outputs, and before them what its second product reads; then the outputs of
+ * all steps, where units have products of their own for them, or the cells of the last one. */
 static bool recurrent_forward_part(struct layer *layer, const struct pass *pass, bool begins,
                                    struct net_point *point)
 {
     struct layer_recurrent *self = (struct layer_recurrent *)layer;
     const struct recurrence_args args = forward_args(self, pass);
-    size_t T = self->spec.T, N = self->spec.N, t = begins ? 0 : self->met;
+    size_t T = self->spec.T, N = self->spec.N, met = begins ? 0 : self->met;
+    size_t each = meetings_of_step(self), all = each * T;
     if (begins)
         recurrence_begin_forward(self->op, &args);
-    else if (t <= T)
-        recurrence_take_step(self->op, &args, t - 1);
-    self->met = t + 1;
-    if (t < T) {
-        recurrence_step_forward(self->op, &args, t);
-        return meet_units(self, NET_GATHER, POINT_STEP, self->op->state, N,
-                          (double)(t + 1) / (double)T, point);
+    else if (met <= all && met % each == 0)
+        recurrence_take_step(self->op, &args, met / each - 1);
+    self->met = met + 1;
+    if (met < all) {
+        bool half = met % each + 1 < each;
+        (half ? recurrence_half_forward : recurrence_step_forward)(self->op, &args, met / each);
+        return meet_units(self, NET_GATHER, POINT_STEP,
+                          half ? self->op->reset.reset : self->op->state, N,
+                          (double)(met + 1) / (double)all, point);
     }
-    if (t == T)
-        recurrence_end_forward(self->op, &args);
-    return t == T && has_outputs(self) &&
-           meet_units(self, NET_GATHER, POINT_OUTPUT, args.y, N * T, 1, point);
+    if (met > all)
+        return false;
+    recurrence_end_forward(self->op, &args);
+    if (has_outputs(self))
+        return meet_units(self, NET_GATHER, POINT_OUTPUT, args.y, N * T, 1, point);
+    return self->hidden && args.last[1] &&
+           meet_units(self, NET_GATHER, POINT_STEP, args.last[1], N, 1, point);
 }
 
 /* The part of the products back that the steps have: those of the state. */
@@ -430,8 +430,36 @@ static double share_of_steps(const struct layer_recurrent *self)
     return H / (2 * H + (self->layer.bottom[0].dx ? 2 : 1) * inputs);
 }
 
+/* A step back, or half of one. Behind the first step the gradient is of use to a bottom alone. */
+static bool step_backward(struct layer_recurrent *self, const struct recurrence_args *args,
+                          struct net_point *point)
+{
+    size_t each = meetings_of_step(self), all = each * self->spec.T, left = --self->left;
+    bool half = left % each > 0;
+    (half ? recurrence_half_backward : recurrence_step_backward)(self->op, args, left / each);
+    return (left > 0 || args->dfirst[0]) &&
+           meet_units(self, NET_SUM, POINT_HIDDEN, half ? self->op->reset.reset : self->op->state,
+                      self->spec.N, share_of_steps(self) * (double)(all - left) / (double)all,
+                      point);
+}
+
+/* The gradients of the static input, and of the state before the steps, by units. */
+static bool rest_meets(struct layer_recurrent *self, struct net_point *point)
+{
+    const struct layer *layer = &self->layer;
+    while (self->next < layer->n_bottom) {
+        size_t k = self->next++;
+        if (k == self->fixed && partition_sum(layer, k, POINT_FIXED, point))
+            return true;
+        if (self->hidden && k >= self->hidden && layer->bottom[k].dx)
+            return meet_units(self, NET_GATHER, POINT_STEP, layer->bottom[k].dx, self->spec.N, 1,
+                              point);
+    }
+    return false;
+}
+
 /* Behind the steps: the sum of the gradient of the bottom, which is half of the products, while
- * those of the weights are computed; and that of the static input's. */
+ * those of the weights are computed; and those of the other bottoms. */
 static bool end_backward_part(struct layer_recurrent *self, const struct recurrence_args *args,
                               struct net_point *point)
 {
@@ -448,7 +476,7 @@ static bool end_backward_part(struct layer_recurrent *self, const struct recurre
         }
     }
     if (self->backward == BACKWARD_WEIGHTS) {
-        self->backward = BACKWARD_FIXED;
+        self->backward = BACKWARD_REST;
         part.dx = NULL;
         recurrence_end_backward(self->op, &part);
         if (partition_sum(layer, 0, POINT_BOTTOM, point)) {
@@ -456,9 +484,7 @@ static bool end_backward_part(struct layer_recurrent *self, const struct recurre
             return true;
         }
     }
-    bool sums = self->backward == BACKWARD_FIXED && self->fixed > 0;
-    self->backward = BACKWARD_DONE;
-    return sums && partition_sum(layer, self->fixed, POINT_FIXED, point);
+    return rest_meets(self, point);
 }
 
 /* Of units with products for their outputs, the gradients of all h; then of the outputs before each
@@ -468,23 +494,22 @@ static bool recurrent_backward_part(struct layer *layer, const struct pass *pass
 {
     struct layer_recurrent *self = (struct layer_recurrent *)layer;
     const struct recurrence_args args = backward_args(self, pass);
-    size_t T = self->spec.T, N = self->spec.N;
+    size_t T = self->spec.T, N = self->spec.N, each = meetings_of_step(self);
     if (begins) {
         self->backward = BACKWARD_STEPS;
-        self->left = T;
+        self->left = each * T;
+        self->next = 1;
         recurrence_begin_backward(self->op, &args);
         if (has_outputs(self))
             return meet_units(self, NET_SUM, POINT_SLOPE, self->op->dh_all, N * T, 0, point);
-    } else if (self->backward == BACKWARD_STEPS && self->left < T) {
-        recurrence_finish_step(self->op, &args, self->left);
+    } else if (self->backward == BACKWARD_STEPS && self->left < each * T &&
+               self->left % each == 0) {
+        recurrence_finish_step(self->op, &args, self->left / each);
     }
-    if (self->backward == BACKWARD_STEPS) {
-        recurrence_step_backward(self->op, &args, --self->left);
-        if (self->left > 0)
-            return meet_units(self, NET_SUM, POINT_HIDDEN, self->op->state, N,
-                              share_of_steps(self) * (double)(T - self->left) / (double)T, point);
+    if (self->backward == BACKWARD_STEPS && self->left > 0 && step_backward(self, &args, point))
+        return true;
+    if (self->backward == BACKWARD_STEPS)
         self->backward = BACKWARD_BOTTOM;
-    }
     return end_backward_part(self, &args, point);
 }
 

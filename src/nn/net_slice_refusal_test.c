@@ -20,22 +20,12 @@ static void test_layers_that_slices_cannot_share_out(void **state)
         {STEPS UNITS("u", "LSTM", "recurrent_param", "bottom: 'x'", 3) INNER("c", "u", "ip", 5)
              LOSS,
          ERR_INPUT, "layer \"u\": slices: 4 are more than its 3 units"},
-        {STEPS "layer { name: 'h' type: 'Reshape' bottom: 'label' top: 'h' reshape_param {\n"
-               " shape { dim: 0 dim: 1 dim: 1 } } }\n"
-               "layer { name: 'q' type: 'Reshape' bottom: 'data' top: 'q' reshape_param {\n"
-               " shape { dim: 0 dim: 1 dim: 40 } } }\n"
-               "layer { name: 'r' type: 'Slice' bottom: 'x' top: 'k' top: 'l' slice_param {\n"
-               " axis: 2 slice_point: 1 } }\n"
-               "layer { name: 'o' type: 'Reshape' bottom: 'k' top: 'o' reshape_param {\n"
-               " shape { dim: 0 dim: 4 } } }\n"
-               "layer { name: 'u' type: 'RNN' bottom: 'x' bottom: 'o' bottom: 'q' top: 'u'\n"
-               " top: 'v' recurrent_param { num_output: 40 expose_hidden: true } }\n" LOSS,
-         ERR_UNSUPPORTED, "layer \"u\": slices: recurrent_param.expose_hidden"},
-        {DATA "layer { name: 'x' type: 'Reshape' bottom: 'data' top: 'x' reshape_param {\n"
-              " shape { dim: 0 dim: 4 dim: 10 } } }\n"
-              "layer { name: 'u' type: 'GRU' bottom: 'x' top: 'u' gru_param { num_output: 40\n"
-              " reset_first: true } }\n" LOSS,
-         ERR_UNSUPPORTED, "layer \"u\": slices: gru_param.reset_first"},
+        {STEPS "layer { name: 'e' type: 'Embed' bottom: 'x' top: 'e' embed_param { num_output: 3\n"
+               " input_dim: 9 } }\n" LOSS,
+         ERR_UNSUPPORTED, "layer \"e\": bottom \"x\""},
+        {DATA "layer { name: 'e' type: 'Embed' bottom: 'label' top: 'e' embed_param {\n"
+              " num_output: 3 input_dim: 9 } }\n" LOSS,
+         ERR_INPUT, "layer \"e\": slices: 4 are more than its 3 outputs"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
               "inner_product_param { num_output: 8 transpose: true } }" LOSS,
          ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.transpose"},

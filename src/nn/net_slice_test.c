@@ -71,6 +71,48 @@ static const char sequence[] = STEPS INNER(
            UNITS("v", "GRU", "gru_param", "bottom: 'u' bottom: 'q'", 6)
                UNITS("w", "RNN", "recurrent_param", "bottom: 'v' bottom: 'q' bottom: 'f'", 9)
                    INNER("c", "w", "ip", 5) LOSS;
+/* Numbers, whose rows repeat; a row sums to 1, of which a slice has a part. */
+#define SHAPED(name, bottom, top, dims)                                             \
+    "layer { name: '" name "' type: 'Reshape' bottom: '" bottom "' top: '" top "' " \
+    "reshape_param { shape { dim: 0 " dims " } } }\n"
+#define MARKS                                                                               \
+    STEPS "layer { name: 'm' type: 'Slice' bottom: 'x' top: 'm0' top: 'm1' slice_param {\n" \
+          " axis: 2 slice_point: 1 } }\n" SHAPED("m2", "m0", "m2", "dim: 4")
+#define SCALED(name, scale, shift)                                    \
+    "layer { name: '" name "' type: 'Power' bottom: 'm2' top: '" name \
+    "' power_param { scale: " #scale " shift: " #shift " } }\n"
+static const char embedded[] = MARKS SCALED(
+    "n", 2.5,
+    2.5) "layer { name: 'e' type: 'Embed' bottom: 'n' top: 'e' embed_param { num_output: 7\n"
+         " input_dim: 5 weight_filler { type: 'positive_unitball' }\n"
+         " bias_filler { type: 'uniform' min: -0.1 max: 0.1 } } }\n" UNITS(
+             "u", "LSTM", "recurrent_param", "bottom: 'e'", 6) INNER("c", "u", "ip", 5) LOSS;
+
+/* Units that begin with a state that is learnt, and hand theirs to others; and such whose reset
+ * gate is first, alone and with all bottoms. */
+#define LEARNT(name) INNER(name, "data", name, 7) SHAPED(name "0", name, name "0", "dim: 1 dim: 7")
+#define EXPOSED(name, type, message, bottoms, tops, fields)                                     \
+    "layer { name: '" name "' type: '" type "' bottom: 'x' bottom: 'q' " bottoms " top: '" name \
+    "' " tops " " message " { num_output: 7 expose_hidden: true\n"                              \
+    " " fields " weight_filler { type: 'xavier' }\n"                                            \
+    " bias_filler { type: 'uniform' min: -0.1 max: 0.1 } } }\n"
+#define ALL_STEPS(bottoms)                                                       \
+    "layer { name: 'all' type: 'Concat' " bottoms " top: 'all' concat_param {\n" \
+    " axis: 1 } }\n" INNER("c", "all", "ip", 5) LOSS
+static const char handed_on[] = MARKS SCALED("q", 0.1, 0.5) LEARNT("f") LEARNT("g")
+    EXPOSED("u", "LSTM", "recurrent_param", "bottom: 'f0' bottom: 'g0'", "top: 'h' top: 'k'", "")
+        EXPOSED("v", "LSTM", "recurrent_param", "bottom: 'h' bottom: 'k'", "top: 'i' top: 'l'", "")
+            ALL_STEPS("bottom: 'v' bottom: 'i' bottom: 'l'");
+static const char exposed_units[] = MARKS SCALED("q", 0.1, 0.5) LEARNT("f") LEARNT("g")
+    EXPOSED("u", "GRU", "gru_param", "bottom: 'g' bottom: 'f0'", "top: 'h'", "")
+        EXPOSED("v", "RNN", "recurrent_param", "bottom: 'h'", "top: 'i'", "")
+            ALL_STEPS("bottom: 'u' bottom: 'v' bottom: 'i'");
+static const char reset_alone[] =
+    STEPS "layer { name: 'u' type: 'GRU' bottom: 'x' top: 'u' gru_param { num_output: 7\n"
+          " reset_first: true weight_filler { type: 'xavier' } } }\n" INNER("c", "u", "ip", 5) LOSS;
+static const char reset_exposed[] = MARKS SCALED("q", 0.1, 0.5) LEARNT("f") LEARNT("g")
+    EXPOSED("u", "GRU", "gru_param", "bottom: 'g' bottom: 'f0'", "top: 'h'", "reset_first: true")
+        ALL_STEPS("bottom: 'u' bottom: 'h'");
 static const char units_alone[] =
     STEPS "layer { name: 'u' type: 'RNN' bottom: 'x' top: 'u' recurrent_param { num_output: 7\n"
           " output_product: false reverse: true weight_filler { type: 'xavier' } } }\n" INNER(
@@ -235,6 +277,33 @@ static void test_slices_share_recurrent_units_out(void **state)
                    3 * (T - 1) + 1 + 2 + 2, false);
 }
 
+/* Of an Embed each slice has columns, all of which are gathered behind it. */
+static void test_slices_share_columns_of_rows_out(void **state)
+{
+    enum { T = 4 };
+    (void)state;
+    compare_slices(&(struct sliced_net){embedded, NULL, NULL}, 1 + T + 1, T - 1 + 1 + 1, false);
+    compare_slices(&(struct sliced_net){embedded, "e", "e"}, 1 + 1, 0, false);
+    compare_slices(&(struct sliced_net){embedded, "u", "u"}, 1 + T, T - 1 + 1, false);
+}
+
+/* In place of T - 1 sums T, where the state before the first step has a gradient; a gather of that,
+ * and of the cells behind the last step. A reset gate that is first has as many again. */
+static void test_slices_hand_states_on(void **state)
+{
+    enum { T = 4 };
+    (void)state;
+    compare_slices(&(struct sliced_net){handed_on, NULL, NULL}, 2 + 2 * (T + 1) + 1 + 2 * 2,
+                   2 * T + 1, false);
+    compare_slices(&(struct sliced_net){handed_on, "u", "v"}, 4 + 2 * (T + 1) + 2 * 2, 2 * T,
+                   false);
+    compare_slices(&(struct sliced_net){exposed_units, NULL, NULL}, 2 + T + T + 1 + 1 + 2,
+                   2 * T + 2 + 1, false);
+    compare_slices(&(struct sliced_net){reset_alone, NULL, NULL}, 2 * T + 1, 2 * T - 1 + 1, false);
+    compare_slices(&(struct sliced_net){reset_exposed, NULL, NULL}, 2 + 2 * T + 1 + 1,
+                   2 * T + 1 + 1, false);
+}
+
 /* The parts of a row that the slices keep add up to the whole net's. */
 static void expect_sum_of_parts(const struct sliced *s, size_t width)
 {
@@ -339,9 +408,10 @@ static void test_the_whole_net_knows_the_parts(void **state)
 {
     (void)state;
     static const struct sliced_net nets[] = {
-        {row, NULL, NULL},      {fork, NULL, NULL},     {images, NULL, NULL},
-        {channels, NULL, NULL}, {mixed, "a", "f"},      {weighted, NULL, NULL},
-        {lstm, NULL, NULL},     {sequence, NULL, NULL}, {sequence, "u", "w"},
+        {row, NULL, NULL},      {fork, NULL, NULL},      {images, NULL, NULL},
+        {channels, NULL, NULL}, {mixed, "a", "f"},       {weighted, NULL, NULL},
+        {lstm, NULL, NULL},     {sequence, NULL, NULL},  {sequence, "u", "w"},
+        {embedded, NULL, NULL}, {handed_on, NULL, NULL}, {reset_exposed, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         struct net *part = NULL, *all = NULL;
@@ -421,6 +491,8 @@ int main(void)
         cmocka_unit_test(test_slices_of_convolutions_are_the_net),
         cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_recurrent_units_out),
+        cmocka_unit_test(test_slices_share_columns_of_rows_out),
+        cmocka_unit_test(test_slices_hand_states_on),
         cmocka_unit_test(test_slices_carry_a_state),
         cmocka_unit_test(test_slices_of_a_range_are_the_net),
         cmocka_unit_test(test_the_whole_net_knows_the_parts),

@@ -155,6 +155,10 @@ static int insert_meeting(struct net *net, struct layer *layer, size_t k,
         return rc;
     struct layer_between *made = (struct layer_between *)layer->bottom[k].blob->maker;
     layer->bottom[k].blob->data_parallel = takes;
+    if (!records) { /* where parts of rows repeat, so do rows */
+        layer->bottom[k].blob->numbers = x->numbers;
+        layer->bottom[k].blob->kinds = x->kinds;
+    }
     made->columns = *columns;
     made->records = records;
     return OK;

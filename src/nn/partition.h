@@ -45,7 +45,7 @@ double partition_slices_of(const struct net *net, const struct layer *layer);
 enum {
     POINT_TOP,
     POINT_BOTTOM,
-    POINT_STEP, /* of recurrent units: h of a step; its gradient; that of all; */
+    POINT_STEP, /* of recurrent units: h of a step, or another state; its gradient; that of all; */
     POINT_HIDDEN,
     POINT_SLOPE,
     POINT_OUTPUT, /* their outputs by products; the gradient of the static input */

@@ -2,7 +2,7 @@
  * segment of weights is cut by its outputs, and slice f of F has part f of each segment, in a
  * vector of its own with the same segments in the same order. Weights are (outputs, ..), so that a
  * part is one range of the segment; or of recurrent units, (gates, units, ..), one of each gate's
- * block. */
+ * block; or of an Embed, (numbers, outputs), one of each row. */
 #ifndef PL_TENSOR_MODEL_SLICE_H
 #define PL_TENSOR_MODEL_SLICE_H
 

@@ -53,7 +53,7 @@ static const float *cells_before(const struct recurrence *r, size_t n, size_t t)
     return t > 0 ? cells_of(r, n, t - 1) : r->c_first + n * r->spec.own.len;
 }
 
-static bool is_reset(const struct recurrence *r)
+bool recurrence_halves(const struct recurrence *r)
 {
     return r->spec.kind == RECURRENCE_RESET;
 }
@@ -73,10 +73,10 @@ struct gate_row recurrence_row(const struct recurrence *r, const struct recurren
         .before = lstm  ? cells_before(r, n, t)
                   : gru ? r->state + n * H + own.from
                         : NULL,
-        .inner = is_reset(r) ? r->reset.inner + n * U
-                 : r->hidden ? r->hidden + at * G * U + (G - 1) * U
-                             : NULL,
-        .reset = is_reset(r) ? r->reset.reset + n * H : NULL,
+        .inner = recurrence_halves(r) ? r->reset.inner + n * U
+                 : r->hidden          ? r->hidden + at * G * U + (G - 1) * U
+                                      : NULL,
+        .reset = recurrence_halves(r) ? r->reset.reset + n * H + own.from : NULL,
         .c = lstm ? cells_of(r, n, t) : NULL,
         .h = outputs_of(r, args) + at * H + own.from,
     };
@@ -87,7 +87,7 @@ static gate_fn *forward_of(const struct recurrence *r)
     const struct gate_loops *l = r->loops;
     return r->spec.kind == RECURRENCE_LSTM  ? l->lstm_forward
            : r->spec.kind == RECURRENCE_GRU ? l->gru_forward
-           : is_reset(r)                    ? l->reset_gates
+           : recurrence_halves(r)           ? l->reset_gates
                                             : l->tanh_forward;
 }
 
@@ -175,16 +175,17 @@ static void whole_forward(const struct recurrence *r, const struct recurrence_ar
         const struct gate_row row = recurrence_row(r, args, n, t);
         units(&row);
     }
-    if (is_reset(r))
-        recurrence_reset_forward(r, args, t);
 }
 
 /* Steps `from` to `end`; records are independent of one another. */
 static void run_forward(const struct recurrence *r, const struct recurrence_args *args, size_t from,
                         size_t end)
 {
-    for (size_t t = from; !r->products && t < end; t++)
+    for (size_t t = from; !r->products && t < end; t++) {
         whole_forward(r, args, t);
+        if (recurrence_halves(r))
+            recurrence_reset_forward(r, args, t);
+    }
     if (!r->products)
         return;
 #pragma omp parallel for schedule(static, 1) num_threads(r->parts)
@@ -193,11 +194,25 @@ static void run_forward(const struct recurrence *r, const struct recurrence_args
             rows_forward(r, args, part_of(r, part), t);
 }
 
+void recurrence_half_forward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    whole_forward(r, args, t);
+}
+
 void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t)
 {
-    run_forward(r, args, t, t + 1);
+    if (recurrence_halves(r))
+        recurrence_reset_forward(r, args, t);
+    else
+        run_forward(r, args, t, t + 1);
     if (recurrence_is_slice(r))
         copy_step(r, args, t, true);
+}
+
+/* Of each record the units' own values are columns of all units'. */
+static struct columns own_columns(const struct recurrence *r, size_t rows)
+{
+    return (struct columns){rows, r->spec.H, 1, r->spec.own};
 }
 
 static void take_first_cells(const struct recurrence *r, const struct recurrence_args *args)
@@ -256,7 +271,7 @@ void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args
 
 void recurrence_end_forward(struct recurrence *r, const struct recurrence_args *args)
 {
-    const struct columns c = {r->spec.N * r->spec.T, r->spec.H, 1, r->spec.own};
+    const struct columns c = own_columns(r, r->spec.N * r->spec.T);
     float *y = r->y ? r->y : args->y;
     give_last(r, args);
     if (!r->out_op)
@@ -284,7 +299,7 @@ static gate_fn *backward_of(const struct recurrence *r)
     const struct gate_loops *l = r->loops;
     return r->spec.kind == RECURRENCE_LSTM  ? l->lstm_backward
            : r->spec.kind == RECURRENCE_GRU ? l->gru_backward
-           : is_reset(r)                    ? l->reset_backward
+           : recurrence_halves(r)           ? l->reset_backward
                                             : l->tanh_backward;
 }
 
@@ -302,23 +317,41 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
     for (size_t i = 0; dy && i < U; i++)
         row.dh[i] += dy[at * H + own.from + i];
     backward_of(r)(&row);
-    if (r->hidden && !is_reset(r))
+    if (r->hidden && !recurrence_halves(r))
         memcpy(r->hidden + at * r->G * U, row.z, r->G * U * sizeof(float));
 }
 
-/* r->state becomes the gradient by h' of a step's products. */
-static void whole_backward(const struct recurrence *r, const struct recurrence_args *args, size_t t)
+static void units_backward(const struct recurrence *r, const struct recurrence_args *args, size_t t)
 {
     const float *dy = r->out_op ? r->dh_all : args->dy;
     size_t N = r->spec.N;
 #pragma omp parallel for schedule(static) if (N * r->G * r->spec.own.len >= PARALLEL_MIN)
     for (size_t n = 0; n < N; n++)
         row_backward(r, args, dy, n, t);
-    if (is_reset(r))
-        recurrence_reset_backward(r, args, t);
+}
+
+void recurrence_half_backward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    units_backward(r, args, t);
+    recurrence_reset_backward(r, args);
+}
+
+/* r->state becomes the gradient by h' of a step's products. */
+static void state_backward(const struct recurrence *r, const struct recurrence_args *args)
+{
     const struct op_args product = {
         .x = r->state, .w = args->w[RECURRENCE_WH], .dy = r->z, .dx = r->state};
     r->step_op->ops->backward(r->step_op, &product);
+}
+
+/* Behind the half of units that have one. */
+static void whole_backward(const struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    if (recurrence_halves(r))
+        recurrence_reset_finish(r, args, t);
+    else
+        units_backward(r, args, t);
+    state_backward(r, args);
 }
 
 static void rows_backward(const struct recurrence *r, const struct recurrence_args *args,
@@ -361,6 +394,8 @@ void recurrence_finish_step(struct recurrence *r, const struct recurrence_args *
 static void run_backward(struct recurrence *r, const struct recurrence_args *args)
 {
     for (size_t t = r->spec.T; !r->products && t-- > 0;) {
+        if (recurrence_halves(r))
+            recurrence_half_backward(r, args, t);
         whole_backward(r, args, t);
         recurrence_finish_step(r, args, t);
     }
@@ -419,7 +454,7 @@ static void add_state_weights(struct recurrence *r, const struct recurrence_args
         .db = dw[RECURRENCE_BH],
     };
     r->state_op->ops->backward(r->state_op, &state);
-    if (is_reset(r))
+    if (recurrence_halves(r))
         recurrence_reset_weights(r, args);
     if (r->fixed_op) {
         sum_steps(r);
@@ -453,12 +488,11 @@ static void end_inputs(struct recurrence *r, const struct recurrence_args *args)
 
 static void begin_slope(const struct recurrence *r, const float *given, float *to)
 {
-    size_t bytes = r->spec.N * r->spec.own.len * sizeof *to;
-    PL_ASSERT(!given || !recurrence_is_slice(r));
+    const struct columns own = own_columns(r, r->spec.N);
     if (given)
-        memcpy(to, given, bytes);
+        columns_get(&own, given, to);
     else
-        memset(to, 0, bytes);
+        memset(to, 0, columns_floats(&own) * sizeof *to);
 }
 
 void recurrence_begin_backward(struct recurrence *r, const struct recurrence_args *args)
@@ -474,12 +508,11 @@ void recurrence_begin_backward(struct recurrence *r, const struct recurrence_arg
 
 void recurrence_end_backward(struct recurrence *r, const struct recurrence_args *args)
 {
-    size_t bytes = r->spec.N * r->spec.H * sizeof(float);
-    PL_ASSERT((!args->dfirst[0] && !args->dfirst[1]) || !recurrence_is_slice(r));
+    const struct columns own = own_columns(r, r->spec.N);
     if (args->dfirst[0])
-        memcpy(args->dfirst[0], r->dh, bytes);
+        columns_put(&own, r->dh, args->dfirst[0]);
     if (args->dfirst[1])
-        memcpy(args->dfirst[1], r->dc, bytes);
+        columns_put(&own, r->dc, args->dfirst[1]);
     if (args->dw[RECURRENCE_WX])
         add_state_weights(r, args);
     end_inputs(r, args);

@@ -144,12 +144,13 @@ void recurrence_rows_backward(const struct recurrence *r, const struct recurrenc
 struct gate_row recurrence_row(const struct recurrence *r, const struct recurrence_args *args,
                                size_t n, size_t t);
 
-/* Of a step, behind the gates r and z: gate n and the outputs; and back to the gradients by gates r
- * and h'. For recurrence.c. */
+/* Of a step, behind the gates r and z: gate n and the outputs; and back to the gradient by r h',
+ * and then to those by gate r and h'. For recurrence.c. */
 void recurrence_reset_forward(const struct recurrence *r, const struct recurrence_args *args,
                               size_t t);
-void recurrence_reset_backward(const struct recurrence *r, const struct recurrence_args *args,
-                               size_t t);
+void recurrence_reset_backward(const struct recurrence *r, const struct recurrence_args *args);
+void recurrence_reset_finish(const struct recurrence *r, const struct recurrence_args *args,
+                             size_t t);
 /* The gradient of gate n's weights. */
 void recurrence_reset_weights(const struct recurrence *r, const struct recurrence_args *args);
 
@@ -167,13 +168,19 @@ static inline bool recurrence_is_slice(const struct recurrence *r)
 /* ---- the same of a slice of the units, part by part ----
  *
  * Weights are those of the own units, all gates of a unit together; vectors of units in args are
- * whole, but c: of that only the own units' are read and written. dlast and dfirst are NULL.
+ * whole, but of c, dlast and dfirst only the own units' are read and written.
  *
  * Forward: begin; step for each step, behind which all slices gather r->state, for take_step; end,
  * behind which those of tanh units gather y. Backward: begin, behind which those of tanh units add
  * up r->dh_all; from the last step on, step, behind which all add up r->state, and finish_step, of
- * which the first step has no need; end, behind which they add up dx and dfixed. It may be called
- * for dx alone, without any dw, and then for the others, without dx. */
+ * which the first step has no need without dfirst; end, behind which they add up dx and dfixed. It
+ * may be called for dx alone, without any dw, and then for the others, without dx.
+ *
+ * Where the reset gate is first (recurrence_halves) each step has a half before it: forward behind
+ * it the slices gather, and backward add up, r->reset.reset. */
+bool recurrence_halves(const struct recurrence *r);
+void recurrence_half_forward(struct recurrence *r, const struct recurrence_args *args, size_t t);
+void recurrence_half_backward(struct recurrence *r, const struct recurrence_args *args, size_t t);
 void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args *args);
 void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t);
 void recurrence_take_step(struct recurrence *r, const struct recurrence_args *args, size_t t);

@@ -102,9 +102,9 @@ static int plan_products(const struct planning *p)
     if (rc == OK && p->training)
         rc = plan_product(p, places, s->T, s->H, by_state, gru, &r->state_op);
     if (rc == OK && r->Z < r->G)
-        rc = plan_product(p, s->N, 1, s->H, s->H, true, &r->reset.step_op);
+        rc = plan_product(p, s->N, 1, s->H, s->own.len, true, &r->reset.step_op);
     if (rc == OK && r->Z < r->G && p->training)
-        rc = plan_product(p, places, s->T, s->H, s->H, true, &r->reset.state_op);
+        rc = plan_product(p, places, s->T, s->H, s->own.len, true, &r->reset.state_op);
     if (rc == OK && s->kind == RECURRENCE_TANH)
         rc = plan_product(p, places, s->T, s->H, s->own.len, true, &r->out_op);
     return rc;
@@ -160,12 +160,12 @@ static void reserve_kinds(struct recurrence *r, struct arena *arena, bool traini
 
 static void reserve_reset(struct recurrence *r, struct arena *arena, bool training, bool *full)
 {
-    size_t rows = r->spec.N * r->spec.H;
+    size_t all_rows = r->spec.N * r->spec.H, rows = r->spec.N * r->spec.own.len;
     struct recurrence_reset *reset = &r->reset;
-    reset->reset = take_room(r, arena, rows, full);
+    reset->reset = take_room(r, arena, all_rows, full);
     reset->inner = take_room(r, arena, rows, full);
     if (training) {
-        reset->resets = take_room(r, arena, rows * r->spec.T, full);
+        reset->resets = take_room(r, arena, all_rows * r->spec.T, full);
         reset->inners = take_room(r, arena, rows * r->spec.T, full);
     }
 }

@@ -17,7 +17,8 @@ struct segment {
     uint32_t flags; /* none defined yet: 0 */
     size_t units;  /* outputs that slices of the model share out, with equally many floats each, one
                        after another (model_slice.h); 0: it is not cut into slices */
-    size_t blocks; /* so often they follow, once for each gate of recurrent units; 0 is 1 */
+    size_t blocks; /* so often they follow, once for each gate of recurrent units, or each row of a
+                      matrix whose columns they are; 0 is 1 */
     struct shape shape;
     char name[SEGMENT_NAME_MAX]; /* "conv1.0": layer, index of the blob */
 };

@@ -94,6 +94,49 @@ static const char sliced_sequence[] =
                         SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 5)
                             SLICED_INNER("ip", "rnn", "ip", 5) SLICED_ENDS;
 
+/* Numbers below 16, which an Embed turns into vectors, and units that begin with learnt states and
+ * hand theirs on to others, whose reset gate is first. */
+#define SLICED_SHAPED(name, bottom, dims)                                             \
+    "layer { name: '" name "' type: 'Reshape' bottom: '" bottom "' top: '" name "'\n" \
+    "  reshape_param { shape { dim: 0 " dims " } } }\n"
+#define SLICED_POWER(name, fields)                                              \
+    "layer { name: '" name "' type: 'Power' bottom: 'values' top: '" name "'\n" \
+    "  power_param { " fields " } }\n"
+static const char sliced_states[] = SLICED_DATA
+    "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool'\n"
+    "  pooling_param { pool: MAX kernel_size: 4 stride: 4 } }\n" SLICED_SHAPED("values", "pool",
+                                                                               "dim: 9")
+        SLICED_POWER("number", "scale: 15.5") SLICED_POWER(
+            "cont",
+            "scale: 0 shift: 0.5") "layer { name: 'embed' type: 'Embed' bottom: 'number' top: "
+                                   "'embed'\n"
+                                   "  embed_param { num_output: 6 input_dim: 16 weight_filler { "
+                                   "type: 'gaussian' std: 0.5 } } "
+                                   "}\n" SLICED_INNER("f", "data", "f",
+                                                      8) SLICED_SHAPED("h", "f", "dim: 1 dim: 8")
+                                       SLICED_INNER("g", "data", "g", 8) SLICED_SHAPED(
+                                           "c", "g",
+                                           "dim: 1 dim: 8") "layer { name: 'lstm' type: 'LSTM' "
+                                                            "bottom: 'embed' bottom: 'cont' "
+                                                            "bottom: 'h' bottom: 'c'\n"
+                                                            "  top: 'lstm' top: 'hl' top: 'cl' "
+                                                            "recurrent_param { num_output: 8 "
+                                                            "expose_hidden: true\n"
+                                                            "  weight_filler { type: 'xavier' } } "
+                                                            "}\n"
+                                                            "layer { name: 'gru' type: 'GRU' "
+                                                            "bottom: 'lstm' bottom: 'cont' bottom: "
+                                                            "'hl'\n"
+                                                            "  top: 'gru' top: 'gl' gru_param { "
+                                                            "num_output: 8 expose_hidden: true "
+                                                            "reset_first: true\n"
+                                                            "  weight_filler { type: 'xavier' } } "
+                                                            "}\n"
+                                                            "layer { name: 'ends' type: 'Concat' "
+                                                            "bottom: 'gl' bottom: 'cl' top: 'ends' "
+                                                            "}\n" SLICED_INNER("ip", "ends", "ip",
+                                                                               5) SLICED_ENDS;
+
 /* Two LSTMs, of which the second one has most of the products. */
 static const char sliced_units[] =
     SLICED_DATA "layer { name: 'rows' type: 'Reshape' bottom: 'data' top: 'rows'\n"
@@ -104,8 +147,8 @@ static const char sliced_units[] =
 
 /* Setup of a group of tests: net.prototxt is the net above, wide.prototxt the wide one,
  * fork.prototxt that of two branches, one.prototxt that of one layer, conv.prototxt the tiny job's
- * own, with a convolution, mixed.prototxt the mixed one, sequence.prototxt and units.prototxt those
- * of recurrent layers. */
+ * own, with a convolution, mixed.prototxt the mixed one, sequence.prototxt, states.prototxt and
+ * units.prototxt those of recurrent layers. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
@@ -116,6 +159,7 @@ static inline int sliced_setup(void **state)
     tiny_write(*state, "conv.prototxt", tiny_net);
     tiny_write(*state, "mixed.prototxt", sliced_mixed);
     tiny_write(*state, "sequence.prototxt", sliced_sequence);
+    tiny_write(*state, "states.prototxt", sliced_states);
     tiny_write(*state, "units.prototxt", sliced_units);
     return 0;
 }

@@ -79,6 +79,7 @@ static void test_a_convolutional_net_predicts_the_same(void **state)
 static void test_a_recurrent_net_has_its_bits(void **state)
 {
     EXPECT_SAME(*state, true, WHOLE, "net.file=sequence.prototxt");
+    EXPECT_SAME(*state, true, WHOLE, "net.file=states.prototxt");
 }
 
 /* A run in slices says which of its layers are shared out. */

@@ -64,6 +64,7 @@ static void test_slices_of_a_range_train_as_the_whole_model(void **state)
 static void test_slices_of_units_train_as_the_whole_model(void **state)
 {
     expect_same(*state, "net.file=sequence.prototxt", "slices_from=lstm", "slices_to=ip");
+    expect_same(*state, "net.file=states.prototxt", "slices_from=data", "slices_to=ip");
 }
 
 static void test_slices_of_one_layer_have_its_bits(void **state)

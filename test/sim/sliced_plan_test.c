@@ -81,7 +81,7 @@ static void test_plans_of_slices_are_what_is_simulated(void **state)
         {"net", NULL, NULL, 2, 2},      {"net", NULL, NULL, 4, 4},
         {"net", NULL, NULL, 2, 6},      {"mixed", "one", "two", 2, 4},
         {"sequence", NULL, NULL, 3, 3}, {"mixed", "one", "two", 3, 3},
-        {"fork", NULL, NULL, 2, 4},
+        {"fork", NULL, NULL, 2, 4},     {"states", NULL, NULL, 2, 4},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         for (double mbit = 2; mbit <= 200; mbit *= 10)

@@ -121,19 +121,23 @@ static void test_slices_share_groups_out(void **state)
     }
 }
 
-/* Recurrent layers by units; or one of them behind data-parallel ones. */
+/* Recurrent layers by units, and an Embed by columns; or one of them behind data-parallel ones. */
 static void test_slices_of_units_train_as_the_whole_model(void **state)
 {
     struct tiny *t = *state;
     char whole[128], sliced[128], net[192];
-    const char *sequence = other_net(t, "sequence.prototxt", net);
-    static const char *const more[] = {"kernels=ref", "kernels=dnnl", "slices_from=gru"};
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        SLICES(t, 1, whole, "stop.steps=20", sequence, more[i]);
+    static const char *const runs[][2] = {
+        {"sequence.prototxt", "kernels=ref"},     {"sequence.prototxt", "kernels=dnnl"},
+        {"sequence.prototxt", "slices_from=gru"}, {"states.prototxt", "kernels=ref"},
+        {"states.prototxt", "kernels=dnnl"},      {"states.prototxt", "slices_from=gru"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        other_net(t, runs[i][0], net);
+        SLICES(t, 1, whole, "stop.steps=20", net, runs[i][1]);
         for (int slices = 2; slices <= 4; slices++) {
-            SLICES(t, slices, sliced, "stop.steps=20", sequence, more[i]);
+            SLICES(t, slices, sliced, "stop.steps=20", net, runs[i][1]);
             double apart = run_difference(sliced, whole);
-            print_message("    %s, %d slices: %.2g\n", more[i], slices, apart);
+            print_message("    %s, %s, %d slices: %.2g\n", runs[i][0], runs[i][1], slices, apart);
             assert_true(apart <= SAME_MAX);
             assert_near(run_number(sliced, "end", 0, "test_loss"),
                         run_number(whole, "end", 0, "test_loss"));
@@ -222,7 +226,7 @@ static void test_slices_are_evaluated_on_the_way(void **state)
     static const char *const nets[][2] = {
         {"net.prototxt", "slices_from=one"},      {"sequence.prototxt", "slices_from=lstm"},
         {"sequence.prototxt", "slices_from=gru"}, {"channels.prototxt", "slices_from=conv"},
-        {"mixed.prototxt", "slices_from=one"},
+        {"mixed.prototxt", "slices_from=one"},    {"states.prototxt", "slices_from=data"},
     };
     char net[192];
     tiny_write(t, "channels.prototxt", sliced_channels);
@@ -323,6 +327,8 @@ static void test_slices_resume_as_others(void **state)
         {"sequence.prototxt", "slices_from=lstm", {4, 2}},
         {"sequence.prototxt", "slices_from=lstm", {3, 1}},
         {"sequence.prototxt", "slices_from=gru", {2, 4}},
+        {"states.prototxt", "slices_from=data", {2, 3}},
+        {"states.prototxt", "slices_from=data", {3, 1}},
         {"channels.prototxt", "slices_from=conv", {2, 3}},
         {"channels.prototxt", "slices_from=conv", {3, 1}},
         {"mixed.prototxt", "slices_from=one", {2, 3}},
@@ -346,7 +352,8 @@ static void test_slices_begin_with_weights(void **state)
 {
     struct tiny *t = *state;
     char first[128], whole[128], sliced[128], net[192], weights[192];
-    static const char *const nets[] = {"sequence.prototxt", "channels.prototxt", "net.prototxt"};
+    static const char *const nets[] = {"sequence.prototxt", "channels.prototxt", "net.prototxt",
+                                       "states.prototxt"};
     tiny_write(t, "channels.prototxt", sliced_channels);
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         other_net(t, nets[i], net);

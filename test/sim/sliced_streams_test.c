@@ -3,8 +3,8 @@
  * the streams, also in another number of slices, or whole. */
 #include "strategy_sim.h"
 
-/* Slices share the four layers with a state out, or the middle ones alone: then each has the first
- * one for a part of the records, and all have the last. */
+/* Slices share all layers out, or the middle ones alone: then each has those before for a part of
+ * the records, and all have the last. */
 static const char net[] =
     "layer { name: 'text' type: 'Data' top: 'data' top: 'target' }\n"
     "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param {\n"
@@ -71,10 +71,7 @@ static void run_with(struct tiny *t, struct sim_run *r, const struct shape_of_ru
     snprintf(set[3], sizeof set[3], "batch=%d", STEP / shape->replicas);
     r->job = path;
     SIM_TRY(t, cluster, r, shape->strategy, set[0], set[1], set[2], set[3],
-            mixed    ? "slices_from=b"
-            : sliced ? "slices_from=a"
-                     : "seed=1",
-            mixed ? "slices_to=c" : "seed=1", more);
+            mixed ? "slices_from=b" : "seed=1", mixed ? "slices_to=c" : "seed=1", more);
     r->job = NULL;
 }
 
