@@ -355,6 +355,29 @@ static int compute_slice(struct learner *l, uint64_t start, size_t count, double
     return rc;
 }
 
+int learner_agree_on_norm(struct learner *l, const struct vec *part, double weight)
+{
+    if (!is_slice(l) || !optim_clips(&l->optim))
+        return OK;
+    const struct segments *whole = net_whole_segments(l->ws->train);
+    double squares = 0;
+    for (size_t i = 0; i < l->table->count; i++) /* of what each slice has whole the first counts */
+        if (whole->at[i].units > 0 || l->ws->slice.index == 0)
+            squares += optim_square(&l->table->at[i], part);
+    float sum = (float)squares;
+    const struct net_point point = {
+        .meeting = NET_SUM,
+        .number = net_points(l->ws->train) - 1,
+        .values = &sum,
+        .rows = 1,
+        .outputs = 1,
+        .each = 1,
+    };
+    int rc = l->meet(l->meet_user, &point);
+    l->optim.norm = weight * sqrt((double)sum);
+    return rc;
+}
+
 /* The group shares out the work of a batch, however many of them there are. */
 static size_t shared_out(const struct learner *l, size_t count)
 {
@@ -480,6 +503,8 @@ int learner_step(struct learner *l, uint64_t start, size_t count)
     struct trace_span span = span_of(l, SPAN_COMPUTE, count);
     int64_t begun = trace_now(l->world);
     int rc = run_gradient(l, start, count);
+    if (rc == OK)
+        rc = learner_agree_on_norm(l, &l->dx, 1);
     if (rc == OK)
         update_model(l, start);
     trace_end(l->world, begun, span);

@@ -134,8 +134,12 @@ void learner_update(struct learner *l, uint64_t start);
  * receives what is subtracted. */
 void learner_update_plainly(struct learner *l, uint64_t start, struct vec *step);
 
-/* One step: learner_gradient, then learner_update. ERR_UNSUPPORTED: a solver type of full batches,
- * with its message. */
+/* Of a slice, before an update by `weight` times such a gradient, of which it has a part: where the
+ * solver clips the gradient the slices add up its norm. meet's error, or OK */
+int learner_agree_on_norm(struct learner *l, const struct vec *part, double weight);
+
+/* One step: learner_gradient, learner_agree_on_norm, then learner_update. ERR_UNSUPPORTED: a solver
+ * type of full batches, with its message. */
 int learner_step(struct learner *l, uint64_t start, size_t count);
 
 #endif

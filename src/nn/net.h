@@ -180,7 +180,7 @@ int net_continue(struct net *net, const struct net_point **point);
 /* Of the last forward pass. */
 const struct net_result *net_last_result(const struct net *net);
 
-/* Points have numbers below this. 0: the net is no slice. */
+/* Points have numbers below this, of which the last is the caller's own. 0: the net is no slice. */
 size_t net_points(const struct net *net);
 
 /* Of the layers before the range that slices share out, whose parameters and state x and s begin

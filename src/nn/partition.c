@@ -343,7 +343,7 @@ void partition_await_sums(struct net *net)
 
 size_t net_points(const struct net *net)
 {
-    return slice_is_part(&net->slice) ? LAYER_POINTS * net->n_layers + 1 : 0;
+    return slice_is_part(&net->slice) ? LAYER_POINTS * net->n_layers + 2 : 0;
 }
 
 struct net_parallel net_parallel(const struct net *net)

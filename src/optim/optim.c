@@ -140,39 +140,47 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
     return OK;
 }
 
-/* The norm of the gradient without frozen segments. */
+double optim_square(const struct segment *segment, const struct vec *dx)
+{
+    const struct range range = {segment->offset, segment->len};
+    return segment->lr_mult != 0 ? vec_dot(dx, dx, range) : 0;
+}
+
 static double gradient_norm(const struct vec *dx, const struct segments *table)
 {
     double sum = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct segment *segment = &table->at[i];
-        if (segment->lr_mult != 0)
-            sum += vec_dot(dx, dx, (struct range){segment->offset, segment->len});
-    }
+    for (size_t i = 0; i < table->count; i++)
+        sum += optim_square(&table->at[i], dx);
     return sqrt(sum);
 }
 
 /* Pascanu et al. 2013, Algorithm 1: g ← g · c / ‖g‖ where ‖g‖ > c. With iter_size n Caffe measures
  * the sum of n gradients, before it is divided by n; dx is that mean. */
-static void clip_gradient(const Caffe__SolverParameter *solver, struct vec *dx,
-                          const struct segments *table)
+static void clip_gradient(struct optim *optim, struct vec *dx, const struct segments *table)
 {
+    const Caffe__SolverParameter *solver = optim->solver;
     double c = (double)solver->clip_gradients / (solver->iter_size > 1 ? solver->iter_size : 1);
-    if (c < 0)
+    if (!optim_clips(optim))
         return;
-    double norm = gradient_norm(dx, table);
+    double norm = optim->norm > 0 ? optim->norm : gradient_norm(dx, table);
+    optim->norm = 0;
     if (norm > c)
         vec_scale(dx, (float)(c / norm), vec_all(dx));
 }
 
+bool optim_clips(const struct optim *optim)
+{
+    return optim->solver->clip_gradients >= 0;
+}
+
 bool optim_writes_gradient(const struct optim *optim)
 {
-    return optim->solver->clip_gradients >= 0 || is_l1(optim->solver);
+    return optim_clips(optim) || is_l1(optim->solver);
 }
 
 bool optim_needs_whole(const struct optim *optim)
 {
-    return optim->solver->clip_gradients >= 0 || optim->ops->whole;
+    return optim_clips(optim) || optim->ops->whole;
 }
 
 void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
@@ -181,7 +189,7 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
     const Caffe__SolverParameter *solver = optim->solver;
     PL_ASSERT(optim->ops->update);
     float decay = solver->has_weight_decay ? solver->weight_decay : 0;
-    clip_gradient(solver, dx, table);
+    clip_gradient(optim, dx, table);
     if (is_l1(solver) && decay > 0)
         vec_decay_l1(dx, x, decay, table, vec_all(x));
     struct optim_step step = {

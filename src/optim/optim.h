@@ -48,6 +48,7 @@ struct optim {
     struct vec state[OPTIM_STATE_MAX];    /* ops->states of them, as long as x */
     uint64_t updates;                     /* updates behind the state; sent and saved with it */
     double scale;                         /* factor of the schedule's rates; 1 at first */
+    double norm; /* of the whole gradient, for the next update by a part of it; 0: dx is all */
 };
 
 /* Look up solver->type and take state for n floats from the arena.
@@ -66,6 +67,12 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
  * is as long as x, finite, and receives what is subtracted. */
 void optim_step_plainly(const struct optim *optim, double t, struct vec *x, const struct vec *dx,
                         struct vec *step, const struct segments *table);
+
+/* Does a step begin with the norm of the whole gradient? */
+bool optim_clips(const struct optim *optim);
+
+/* The square of a segment's norm, 0 where it is frozen: that of the whole is the sum. */
+double optim_square(const struct segment *segment, const struct vec *dx);
 
 /* Does optim_update write dx? */
 bool optim_writes_gradient(const struct optim *optim);

@@ -285,6 +285,18 @@ static int end_buckets(struct sliced *s, int trained)
     return trained == OK || rc == ERR_CANCELLED ? rc : trained;
 }
 
+/* Of the gradient that the optimizer takes behind the commit point. */
+static int agree_on_norm(struct sliced *s)
+{
+    struct learner *l = learner_of(s);
+    const struct vec sum = {s->sum, l->dx.n};
+    float weight = s->sum ? s->sum[sum_floats(s) - 1] : 1;
+    if (s->models)
+        return OK;
+    return s->sum ? learner_agree_on_norm(l, &sum, weight > 0 ? 1 / (double)weight : 0)
+                  : learner_agree_on_norm(l, &l->dx, 1);
+}
+
 static uint64_t round_steps(const struct sliced *s)
 {
     const struct member *m = s->group.m;
@@ -309,6 +321,8 @@ static int attempt_round(struct sliced *s)
         rc = end_buckets(s, train_steps(s));
     if (rc == OK)
         rc = end_round(s);
+    if (rc == OK)
+        rc = agree_on_norm(s);
     if (!replicas)
         s->mine.stop_votes += group_is_leaving(m->group);
     uint32_t requests = first_of(m) == m->world->self ? atomic_load(&m->group->model_requests) : 0;

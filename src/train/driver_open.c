@@ -112,10 +112,10 @@ static int open_model(struct driver *d)
     int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
     if (rc != OK)
         return rc;
-    if (d->job->slices > 1 && optim_needs_whole(&d->optim))
+    if (d->job->slices > 1 && d->optim.ops->whole)
         return err_set(d->err, ERR_UNSUPPORTED,
-                       "slices: solver.%s needs the whole gradient, of which each slice has a part",
-                       d->job->solver->clip_gradients >= 0 ? "clip_gradients" : "type");
+                       "slices: solver.type needs the whole gradient, of which each slice has a "
+                       "part");
     d->layout = (struct model_layout){
         .x = x,
         .s = s,

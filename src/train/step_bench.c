@@ -319,6 +319,8 @@ static int record_step(struct bench *b, const Paceline__Job *job, struct recordi
     b->learner.meet = record_meeting;
     b->learner.meet_user = r;
     rc = learner_gradient(&b->learner, 0, job_step_records(job));
+    if (rc == OK || rc == ERR_DIVERGED)
+        rc = learner_agree_on_norm(&b->learner, &b->learner.dx, 1);
     return rc == ERR_DIVERGED ? OK : report_error(b, rc, err);
 }
 

@@ -166,8 +166,7 @@ static void test_slices_carry_the_states_of_streams(void **state)
     struct tiny *t = *state;
     struct process p;
     char whole[128], sliced[128];
-    RUN(t, &p, "train", "sequence.job", "--out", "alone", "--set", "stop={steps:40}", "--unset",
-        "solver.clip_gradients");
+    RUN(t, &p, "train", "sequence.job", "--out", "alone", "--set", "stop={steps:40}");
     process_release(&p);
     snprintf(whole, sizeof whole, "%s/alone", t->folder);
     for (int slices = 2; slices <= 3; slices++) {
@@ -175,9 +174,9 @@ static void test_slices_carry_the_states_of_streams(void **state)
         snprintf(count, sizeof count, "slices=%d", slices);
         snprintf(workers, sizeof workers, "workers=%d", slices);
         snprintf(name, sizeof name, "sliced-%d", slices);
-        RUN(t, &p, "train", "sequence.job", "--out", name, "--set", "stop={steps:40}", "--unset",
-            "solver.clip_gradients", "--set", count, "--set", workers, "--strategy", "allreduce",
-            "--set", "slices_from=units", "--set",
+        RUN(t, &p, "train", "sequence.job", "--out", name, "--set", "stop={steps:40}", "--set",
+            count, "--set", workers, "--strategy", "allreduce", "--set",
+            slices == 2 ? "slices_from=units" : "slices_from=embed", "--set",
             slices == 2 ? "slices_to=units" : "slices_to=loss");
         assert_null(strstr(p.err, "suspicious"));
         process_release(&p);
@@ -197,8 +196,7 @@ static void test_streams_of_slices_continue(void **state)
     char whole[128], parts[128];
     for (int i = 0; i < 2; i++) {
         RUN(t, &p, "train", "sequence.job", "--out", i == 0 ? "slices-whole" : "slices-parts",
-            "--unset", "solver.clip_gradients", "--set", "slices=2", "--set", "workers=2",
-            "--strategy", "allreduce", "--set", "slices_from=units", "--set",
+            "--set", "slices=2", "--set", "workers=2", "--strategy", "allreduce", "--set",
             i == 0 ? "stop={steps:40}" : "stop={steps:14}");
         process_release(&p);
     }

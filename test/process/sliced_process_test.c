@@ -262,8 +262,8 @@ static void test_slices_are_refused_before_the_start(void **state)
             "slices=2", "--set", "workers=4", "--set", "strategy.sync={tau_auto:true}");
     REFUSED(t, "collective.wire: not with slices", "train", t->job, "--out", "run", "--set",
             "slices=4", "--strategy", "allreduce", "--set", "collective.wire=bf16");
-    REFUSED(t, "slices: solver.clip_gradients", "train", t->job, "--out", "run", "--set",
-            "slices=4", "--strategy", "allreduce", "--set", "solver.clip_gradients=1");
+    REFUSED(t, "slices: solver.type needs the whole gradient", "train", t->job, "--out", "run",
+            "--set", "slices=4", "--strategy", "allreduce", "--set", "solver.type=LARS");
 }
 
 int main(void)

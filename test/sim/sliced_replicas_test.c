@@ -67,6 +67,8 @@ static void test_replicas_of_slices_train_as_replicas(void **state)
         {2, 2, {"strategy.easgd={mode:sync tau:4}", "stop.steps=20"}},
         {3, 2, {"strategy.easgd={mode:sync tau:3}", "stop.steps=20"}},
         {1, 2, {"strategy.diloco={tau:4}", "stop.steps=20"}},
+        {2, 2, {"strategy.allreduce={}", "stop.steps=20", "solver.clip_gradients=0.2"}},
+        {2, 3, {"strategy.sync={tau:4}", "stop.steps=20", "solver.clip_gradients=0.2"}},
         {1, 2, {"strategy.easgd={mode:sync tau:4 alpha:0.4}", "stop.steps=20"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

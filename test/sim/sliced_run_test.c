@@ -49,6 +49,7 @@ static void test_slices_train_as_the_whole_model(void **state)
         "solver.weight_decay=0.0005",
         "solver={base_lr:0.002 lr_policy:'fixed' type:'Adam' momentum:0.9}",
         "iter_size=2",
+        "solver.clip_gradients=0.2",
     };
     char whole[128], sliced[128];
     for (size_t i = 0; i < sizeof solvers / sizeof *solvers; i++) {
@@ -151,7 +152,8 @@ static void test_slices_of_a_range_train_as_the_whole_model(void **state)
     struct tiny *t = *state;
     char whole[128], sliced[128], net[192];
     const char *mixed = other_net(t, "mixed.prototxt", net);
-    static const char *const more[] = {"kernels=ref", "kernels=dnnl", "iter_size=2"};
+    static const char *const more[] = {"kernels=ref", "kernels=dnnl", "iter_size=2",
+                                       "solver.clip_gradients=0.2"};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         SLICES(t, 1, whole, "stop.steps=20", mixed, more[i]);
         for (int slices = 2; slices <= 4; slices++) {
@@ -238,20 +240,27 @@ static void test_slices_are_evaluated_on_the_way(void **state)
  * each layer's outputs round the ring, F - 1 parts of 1/F, and receives as much; two swap the whole
  * gradient of each layer's inputs but the first's; and the step's commit point is the metadata and
  * one number, there and back. */
-static void test_slices_send_the_bytes_of_the_scheme(void **state)
+static void expect_bytes(struct tiny *t, const char *clips, double more)
 {
-    struct tiny *t = *state;
     char sliced[128];
-    SLICES(t, 2, sliced, "stop.steps=5", "evaluate.every_steps=1000");
+    SLICES(t, 2, sliced, "stop.steps=5", "evaluate.every_steps=1000", clips);
     enum { SLICES = 2, BOTH_WAYS = 2 };
     double gathers = BOTH_WAYS * (SLICES - 1) * 4.0 * BATCH * (24 + 12 + 5);
     double sums = SLICES * BOTH_WAYS * 4.0 * BATCH * (24 + 12);
     double commit = SLICES * BOTH_WAYS * (double)(sizeof(struct exchange_meta) + sizeof(float));
+    commit += SLICES * BOTH_WAYS * more;
     assert_int_equal(run_count(sliced, "exchange", NULL, NULL), 5);
     for (int n = 0; n < 5; n++)
         if (run_number(sliced, "exchange", n, "bytes") != gathers + sums + commit)
             fail_msg("exchange %d: %.0f bytes, not %.0f", n,
                      run_number(sliced, "exchange", n, "bytes"), gathers + sums + commit);
+}
+
+/* Where gradients are clipped they swap the square of the norm, too. */
+static void test_slices_send_the_bytes_of_the_scheme(void **state)
+{
+    expect_bytes(*state, "solver.clip_gradients=-1", 0);
+    expect_bytes(*state, "solver.clip_gradients=1", sizeof(float));
 }
 
 /* Layers by channel between a convolution and a pooling gather nothing: the first 6 maps on the
@@ -463,8 +472,6 @@ static void test_slices_refuse_before_the_start(void **state)
     } cases[] = {
         {"slices=3", "workers=3", NULL, "layer \"p\": slices: weights of type \"Deconvolution\""},
         {"slices=6", "workers=6", "seed=1", "layer \"ip\": slices: 6 are more than its 5 outputs"},
-        {"slices=2", "workers=2", "solver.clip_gradients=1",
-         "slices: solver.clip_gradients needs the whole gradient"},
         {"slices=2", "workers=2", "slices_from=three", "slices_from: the net has no layer"},
         {"slices=2", "workers=2", "slices_to=three", "slices_to: the net has no layer"},
         {"slices=2", "workers=2", "solver.type=LARS",
