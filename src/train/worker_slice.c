@@ -1,6 +1,7 @@
 #include "train/worker_slice.h"
 
 #include "strategy/slice_group.h"
+#include "tensor/columns.h"
 #include "train/model_parts.h"
 #include "train/objectives.h"
 
@@ -131,19 +132,55 @@ void worker_slice_end(struct worker *w)
 
 /* ---- a state to begin with ---- */
 
+enum {
+    SHORT_FLOATS = 4 * 1024, /* a request takes as long as so many more floats of an answer */
+    ROOM_FLOATS = 64 * 1024,
+};
+
+/* Blocks of which this slice has little, as rows of an Embed: many at once, with the floats of
+ * other slices between. */
+static int fetch_blocks(struct worker *w, const struct segment *segment, size_t from,
+                        const struct model_slice *slice, float *into)
+{
+    size_t blocks = slice_blocks(segment), len = segment->len / blocks, n = ROOM_FLOATS / len;
+    struct columns own = {n, segment->units, len / segment->units,
+                          slice_units(slice, segment->units)};
+    float *room = malloc(ROOM_FLOATS * sizeof *room);
+    if (!room)
+        return err_set(&w->err, ERR_NOMEM, "out of memory for a slice of \"%s\"", segment->name);
+    int rc = OK;
+    for (size_t block = 0; rc == OK && block < blocks; block += n) {
+        own.rows = n < blocks - block ? n : blocks - block;
+        rc = bootstrap_take_range(&w->group, from + block * len, own.rows * len, room);
+        if (rc == OK)
+            columns_get(&own, room, into);
+        into += columns_floats(&own);
+    }
+    free(room);
+    return rc;
+}
+
+static int fetch_segment(struct worker *w, const struct segment *segment, size_t from,
+                         const struct model_slice *slice, float *into)
+{
+    size_t blocks = slice_blocks(segment), own = slice_of_block(slice, segment, 0).len;
+    if (blocks > 1 && own < SHORT_FLOATS && segment->len / blocks <= ROOM_FLOATS)
+        return fetch_blocks(w, segment, from, slice, into);
+    int rc = OK;
+    for (size_t block = 0; rc == OK && block < blocks; block++, into += own)
+        rc = bootstrap_take_range(&w->group, from + slice_of_block(slice, segment, block).from, own,
+                                  into);
+    return rc;
+}
+
 static int fetch_vector(struct worker *w, const struct segments *whole, size_t from,
                         const struct model_slice *slice, float *into)
 {
     int rc = OK;
-    for (size_t i = 0, begin = 0; rc == OK && i < whole->count; i++) {
+    for (size_t i = 0, at = 0; rc == OK && i < whole->count; i++) {
         const struct segment *segment = &whole->at[i];
-        for (size_t block = 0, at = begin; rc == OK && block < slice_blocks(segment); block++) {
-            struct range own = slice_of_block(slice, segment, block);
-            rc = bootstrap_take_range(&w->group, from + segment->offset + own.from, own.len,
-                                      into + at);
-            at += own.len;
-        }
-        begin = slice_next_segment(slice, segment, begin);
+        rc = fetch_segment(w, segment, from + segment->offset, slice, into + at);
+        at = slice_next_segment(slice, segment, at);
     }
     return rc;
 }

@@ -355,6 +355,30 @@ static void test_slices_resume_as_others(void **state)
     resume_as(t, (const int[]){2, 2}, net, "slices_from=ip", whole);
 }
 
+/* Of an Embed a slice has a few floats of each row: it requests many rows at once, as a link on
+ * which each request takes 4 ms shows. */
+static void test_slices_resume_many_rows(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run whole = {0}, sliced = {0};
+    static const char far[] = "node { count: 2 } step_seconds: 0.004 link { latency_us: 2000 }\n";
+    static const char number[] = "input_dim: ";
+    const char *rows = strstr(sliced_states, number) + strlen(number);
+    char text[sizeof sliced_states + 8], net[192], stop[32];
+    snprintf(text, sizeof text, "%.*s81%s", (int)(rows - sliced_states), sliced_states, rows);
+    tiny_write(t, "rows.prototxt", text); /* 8116 of them */
+    other_net(t, "rows.prototxt", net);
+    for (int steps = 2; steps <= 4; steps += 2) {
+        snprintf(stop, sizeof stop, "stop.steps=%d", steps);
+        SIM(t, far, &whole, "slices=1", "workers=1", "strategy.single={}", stop, net);
+        SIM(t, far, &sliced, "slices=2", "workers=2", "strategy.allreduce={}", stop, net);
+    }
+    double more = sliced.report.wall_s - whole.report.wall_s;
+    print_message("    %.3g s more than the whole model\n", more);
+    assert_true(run_difference(sliced.dir, whole.dir) <= SAME_MAX);
+    assert_true(more < 8);
+}
+
 /* A file with all layers stays where it is, and each slice gets its part. Of one that lacks some
  * the driver has the whole model, and cuts it for the slices. */
 static void test_slices_begin_with_weights(void **state)
@@ -507,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_channels_are_gathered_behind_the_pooling),
         cmocka_unit_test(test_slices_share_the_time_of_a_step),
         cmocka_unit_test(test_slices_resume_as_others),
+        cmocka_unit_test(test_slices_resume_many_rows),
         cmocka_unit_test(test_slices_begin_with_weights),
         cmocka_unit_test(test_a_lost_slice_ends_the_run),
         cmocka_unit_test(test_a_slice_lost_at_the_end_ends_the_run),
