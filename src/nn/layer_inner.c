@@ -68,9 +68,10 @@ static int take_part(struct layer_inner *self, const struct setup *setup,
                      const Caffe__InnerProductParameter *p, size_t axis, struct err *err)
 {
     bool image = axis > 1 && self->layer.top[0]->shape.n == 4;
-    if (setup->slice.count > 1 && (image || p->transpose))
-        return err_set(err, ERR_UNSUPPORTED, "slices: inner_product_param.%s is not supported",
-                       p->transpose ? "transpose: true" : "axis: 3");
+    if (setup->slice.count > 1 && image)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: inner_product_param.axis: 3 is not supported");
+    self->layer.by_column = p->transpose;
     int rc = layer_share_out(&self->layer, setup, axis, p->num_output, "outputs", err);
     self->O = layer_own_of(&self->layer, self->O);
     return rc;

@@ -27,9 +27,6 @@ static void test_layers_that_slices_cannot_share_out(void **state)
               " num_output: 3 input_dim: 9 } }\n" LOSS,
          ERR_INPUT, "layer \"e\": slices: 4 are more than its 3 outputs"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
-              "inner_product_param { num_output: 8 transpose: true } }" LOSS,
-         ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.transpose"},
-        {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
               "inner_product_param { num_output: 8 axis: 3 } }" LOSS,
          ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.axis: 3"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' param { name: 'w' } "

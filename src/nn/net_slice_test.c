@@ -1,5 +1,6 @@
 /* Slices of a net, run side by side, compute what the whole net computes. */
 #include "nn/sliced_fixture.h"
+#include "tensor/recurrence.h"
 
 /* One layer, whose bottom has no gradient; three in a row; and two readers of one blob, whose
  * gradient has two parts. */
@@ -16,6 +17,13 @@ static const char branches[] = DATA INNER("a", "data", "h", 12) UNIT("TanH", "h"
     INNER("b", "h", "b", 6) INNER("c", "h", "c", 8) UNIT("Sigmoid", "c") INNER("d", "c", "d", 6)
         INNER("e", "h", "e", 6) "layer { name: 'sum' type: 'Eltwise' bottom: 'b' bottom: 'd' "
                                 "bottom: 'e' top: 'ip' }\n" LOSS;
+
+/* Of weights that lie the other way, one of each row. */
+static const char turned[] = DATA INNER("a", "data", "h", 7)
+    UNIT("TanH",
+         "h") "layer { name: 'b' type: 'InnerProduct' bottom: 'h' top: 'ip' inner_product_param {\n"
+              " num_output: 5 transpose: true weight_filler { type: 'xavier' }\n"
+              " bias_filler { type: 'uniform' min: -0.1 max: 0.1 } } }\n" LOSS;
 
 /* Images, whose channels lie side by side or pixel by pixel. */
 static const char images[] = DATA
@@ -203,6 +211,7 @@ static void test_slices_of_layers_in_a_row_are_the_net(void **state)
 {
     (void)state;
     compare_slices(&(struct sliced_net){row, NULL, NULL}, 3, 2, false);
+    compare_slices(&(struct sliced_net){turned, NULL, NULL}, 2, 1, false);
 }
 
 static void test_slices_of_a_fork_are_the_net(void **state)
@@ -277,6 +286,16 @@ static void test_slices_share_recurrent_units_out(void **state)
                    3 * (T - 1) + 1 + 2 + 2, false);
 }
 
+/* Slices of units behind an Embed know which of its rows repeat, too. */
+static void expect_kinds(const struct net *net)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (strcmp(net->layer[i]->type, "LSTM") == 0)
+            found += ((const struct recurrence *)net->layer[i]->op)->rows.op != NULL;
+    assert_int_equal(found, 1);
+}
+
 /* Of an Embed each slice has columns, all of which are gathered behind it. */
 static void test_slices_share_columns_of_rows_out(void **state)
 {
@@ -285,6 +304,11 @@ static void test_slices_share_columns_of_rows_out(void **state)
     compare_slices(&(struct sliced_net){embedded, NULL, NULL}, 1 + T + 1, T - 1 + 1 + 1, false);
     compare_slices(&(struct sliced_net){embedded, "e", "e"}, 1 + 1, 0, false);
     compare_slices(&(struct sliced_net){embedded, "u", "u"}, 1 + T, T - 1 + 1, false);
+    struct sliced s;
+    open_sliced(&s, &(struct sliced_net){embedded, NULL, NULL}, 2, &kernels_dnnl);
+    expect_kinds(s.whole.net);
+    expect_kinds(s.part[1].net);
+    close_sliced(&s);
 }
 
 /* In place of T - 1 sums T, where the state before the first step has a gradient; a gather of that,
@@ -333,13 +357,13 @@ static void test_slices_carry_a_state(void **state)
         struct sliced s;
         const struct sliced_net net = {sequence, "u", "w"};
         open_sliced(&s, &net, count, &kernels_ref);
-        size_t width = net_carried(s.whole.net), floats = width * RECORDS;
-        float *carried = calloc((count + 1) * floats, sizeof *carried);
+        size_t width = net_carried(s.whole.net), all = width * RECORDS;
+        float *carried = calloc((count + 1) * all, sizeof *carried);
         assert_non_null(carried);
         assert_int_equal(width, 2 * 7 + 6 + 9);
         s.whole.batch.carried = carried;
         for (size_t f = 0; f < count; f++)
-            s.part[f].batch.carried = carried + (f + 1) * floats;
+            s.part[f].batch.carried = carried + (f + 1) * all;
         for (int batch = 0; batch < 3; batch++) {
             fixture_gradient(&s.whole);
             run_gradient(&s);
@@ -408,10 +432,11 @@ static void test_the_whole_net_knows_the_parts(void **state)
 {
     (void)state;
     static const struct sliced_net nets[] = {
-        {row, NULL, NULL},      {fork, NULL, NULL},      {images, NULL, NULL},
-        {channels, NULL, NULL}, {mixed, "a", "f"},       {weighted, NULL, NULL},
-        {lstm, NULL, NULL},     {sequence, NULL, NULL},  {sequence, "u", "w"},
-        {embedded, NULL, NULL}, {handed_on, NULL, NULL}, {reset_exposed, NULL, NULL},
+        {row, NULL, NULL},           {fork, NULL, NULL},     {images, NULL, NULL},
+        {channels, NULL, NULL},      {mixed, "a", "f"},      {weighted, NULL, NULL},
+        {lstm, NULL, NULL},          {sequence, NULL, NULL}, {sequence, "u", "w"},
+        {turned, NULL, NULL},        {embedded, NULL, NULL}, {handed_on, NULL, NULL},
+        {reset_exposed, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         struct net *part = NULL, *all = NULL;
