@@ -93,14 +93,17 @@ static int start_push_sender(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
-    const struct ps_placement placement =
-        ps_placement_of(m->group, config->servers, config->colocated, m->join_state);
+    struct ps_placement placement;
     *c = (struct ps_client){.m = m, .config = *config, .successor = WORLD_ANY};
     m->own = c;
+    int rc =
+        ps_placement_init(&placement, m->group, config->servers, config->colocated, m->join_state);
+    if (rc != OK)
+        return rc;
     ps_server_configure(&c->config, &placement, &m->start, m->learner->epoch_records);
     ps_port_init(&c->port, m->group, PS_LANE_WORKER, &placement, strategy_chunk(m->job));
     c->port.epoch = placement.now->number - 1; /* in its first view it may be asked for its state */
-    int rc = take_memory(c);
+    rc = take_memory(c);
     if (rc == OK)
         rc = start_push_sender(c);
     for (size_t i = 0; rc == OK && i < placement.shards; i++)

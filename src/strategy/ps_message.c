@@ -52,19 +52,29 @@ int ps_message_decode(struct byte_reader in, struct ps_message *out)
 
 _Static_assert((int)MEMBER_WORDS <= (int)JOIN_STATE_WORDS, "a donor knows the first members");
 
-struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
-                                    const struct join_state *join)
+/* A donor's words come from another node: without first members no node would serve a shard. */
+int ps_placement_init(struct ps_placement *placement, const struct group *group, uint32_t servers,
+                      bool colocated, const struct join_state *join)
 {
-    struct ps_placement placement = {
+    struct ps_placement made = {
         .on_workers = colocated || servers > 1,
         .first = view_members(group_first_view(group)),
         .now = join ? group_view(group) : group_first_view(group),
     };
     if (join)
-        memcpy(placement.first.word, join->word, sizeof placement.first.word);
-    placement.shards = colocated ? members_count(&placement.first) : servers;
-    PL_ASSERT(placement.shards > 0 && placement.shards <= PS_SHARDS_MAX);
-    return placement;
+        memcpy(made.first.word, join->word, sizeof made.first.word);
+    made.shards = colocated ? members_count(&made.first) : servers;
+    bool sound = made.shards > 0 && made.shards <= PS_SHARDS_MAX && !members_empty(&made.first);
+    if (join && (!sound || join->words != MEMBER_WORDS)) {
+        log_error(group->log,
+                  "join state of a parameter server: %u words with %zu first workers; expected %d "
+                  "words with 1 to %d workers, so this worker does not join",
+                  join->words, members_count(&made.first), MEMBER_WORDS, PS_SHARDS_MAX);
+        return ERR_PROTOCOL;
+    }
+    PL_ASSERT(sound);
+    *placement = made;
+    return OK;
 }
 
 /* The next elder on a circle of all numbers: a shard moves when its server is gone, and then only,

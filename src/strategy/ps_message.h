@@ -103,9 +103,10 @@ struct ps_placement {
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);
 
 /* The job's placement: on the driver, on `servers` workers, or on all that begin the run. `join`: a
- * joiner's join state, the words of `first`; NULL: this node began the run itself. */
-struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
-                                    const struct join_state *join);
+ * joiner's join state, the words of `first`; NULL: this node began the run itself.
+ * ERR_PROTOCOL: its donor has sent no such words */
+int ps_placement_init(struct ps_placement *placement, const struct group *group, uint32_t servers,
+                      bool colocated, const struct join_state *join);
 
 /* ---- one end ---- */
 

@@ -112,11 +112,43 @@ static void test_shards_are_on_the_next_elders(void **state)
     free(view);
 }
 
+/* A donor's words name the members that began the run: at least one, and no more than there may be
+ * shards. */
+static void test_a_joiner_refuses_words_that_name_no_server(void **state)
+{
+    static struct group group;
+    static struct view view = {.number = 3, .count = 2, .node = {4, 6}};
+    struct join_state join = {.words = MEMBER_WORDS, .word = {1 << 2}};
+    struct ps_placement placement = {.shards = 7};
+    (void)state;
+    view_settle_elders(&view);
+    atomic_store(&group.first, &view);
+    atomic_store(&group.view, &view);
+    assert_int_equal(ps_placement_init(&placement, &group, 3, false, &join), OK);
+    assert_int_equal(placement.shards, 3);
+    assert_int_equal(ps_placement_host(&placement, 1), 4); /* node 2 has gone */
+    assert_int_equal(ps_placement_init(&placement, &group, 1, true, &join), OK);
+    assert_int_equal(placement.shards, 1);
+    for (int colocated = 0; colocated < 2; colocated++) {
+        join.word[0] = 0;
+        assert_int_equal(ps_placement_init(&placement, &group, 2, colocated, &join), ERR_PROTOCOL);
+        join.word[0] = 1 << 2;
+        for (join.words = 0; join.words <= MEMBER_WORDS + 1; join.words += MEMBER_WORDS + 1)
+            assert_int_equal(ps_placement_init(&placement, &group, 2, colocated, &join),
+                             ERR_PROTOCOL);
+        join.words = MEMBER_WORDS;
+    }
+    memset(join.word, 0xff, MEMBER_WORDS * sizeof join.word[0]);
+    assert_int_equal(ps_placement_init(&placement, &group, 1, true, &join), ERR_PROTOCOL);
+    assert_int_equal(placement.shards, 1); /* written on success only */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_shard_stays_while_its_server_is_there),
         cmocka_unit_test(test_shards_are_on_the_next_elders),
+        cmocka_unit_test(test_a_joiner_refuses_words_that_name_no_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

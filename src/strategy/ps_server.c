@@ -322,8 +322,10 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
-    const struct ps_placement placement =
-        ps_placement_of(l->group, config->servers, config->colocated, NULL);
+    struct ps_placement placement;
+    int rc = ps_placement_init(&placement, l->group, config->servers, config->colocated, NULL);
+    if (rc != OK)
+        return rc;
     ps_server_configure(&own, &placement, &l->progress, l->records);
     if (l->lanes.needs_sync) {
         own.moved = true;
@@ -332,7 +334,7 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
     }
     if (!s)
         return ERR_NOMEM;
-    int rc = ps_server_init(s, l->group, &own, &placement, l->table, &l->x, &l->s, l->arena);
+    rc = ps_server_init(s, l->group, &own, &placement, l->table, &l->x, &l->s, l->arena);
     if (rc == OK)
         rc = serve_driver(s, l);
     ps_server_release(s);
