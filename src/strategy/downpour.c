@@ -204,6 +204,7 @@ static int run_iteration(struct replica *r, struct member *m)
 /* Waits until the last update has arrived. */
 static int leave_run(struct replica *r, struct member *m)
 {
+    r->c.leaves = true;
     int rc = r->samples > 0 ? push_update(r, m) : OK;
     if (rc == OK || rc == ERR_STOP)
         rc = ps_client_leave(&r->c);

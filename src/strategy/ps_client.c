@@ -78,6 +78,7 @@ static int take_memory(struct ps_client *c)
     if (c->states_apart && vec_init(&c->global, c->m->arena, l->both.n) != OK)
         return ERR_NOMEM;
     vec_copy(&c->global, &l->both, vec_all(&c->global));
+    c->m->owes = feedback && c->port.placement.on_workers;
     return vec_init(&c->residual, c->m->arena, feedback ? l->x.n : 0);
 }
 
@@ -165,35 +166,37 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 
 /* ---- pushing ---- */
 
-/* As the transfer of the shard will send it. */
-static void round_part(struct ps_client *c, const struct ps_link *link, bool feedback)
-{
-    enum codec codec = c->config.codec;
-    float *at = c->out.at + link->range.from;
-    if (codec != CODEC_F32 && feedback)
-        codec_round_feedback(codec, at, c->residual.at + link->range.from, link->layout.x);
-    else if (codec != CODEC_F32)
-        codec_round(codec, at, link->layout.x);
-}
-
 void ps_client_round(struct ps_client *c)
 {
-    for (size_t i = 0; i < c->port.placement.shards; i++)
-        round_part(c, &c->link[i], false);
+    for (size_t i = 0; i < c->port.placement.shards && c->config.codec != CODEC_F32; i++)
+        codec_round(c->config.codec, c->out.at + c->link[i].range.from, c->link[i].layout.x);
+}
+
+/* As the transfer of the shard will send it: rounded, or with all that this worker owes. */
+static void round_part(struct ps_client *c, const struct ps_link *link)
+{
+    struct vec out = {c->out.at + link->range.from, link->layout.x};
+    struct vec owed = {c->residual.at + link->range.from, link->layout.x};
+    if (!c->push[c->pushed % c->kept].flushes) {
+        codec_round_feedback(c->config.codec, out.at, owed.at, out.n);
+        return;
+    }
+    vec_axpy(&out, 1.0f, &owed, vec_all(&owed));
+    vec_fill(&owed, vec_all(&owed), 0.0f);
 }
 
 /* The parts before shard `end` become what the servers will have. */
 static void round_parts(struct ps_client *c, size_t end)
 {
     for (size_t i = 0; c->residual.n > 0 && i < end; i++)
-        round_part(c, &c->link[i], true);
+        round_part(c, &c->link[i]);
 }
 
 uint64_t ps_client_push_bytes(const struct ps_client *c)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < c->port.placement.shards; i++)
-        bytes += ps_link_bytes(&c->link[i], c->config.codec);
+        bytes += ps_link_bytes(&c->link[i], ps_push_codec(c, &c->push[c->pushed % c->kept]));
     return bytes;
 }
 
@@ -224,8 +227,11 @@ static void show_push(struct ps_client *c)
 static void number_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     c->sending = ++c->pushed;
-    c->push[c->pushed % c->kept].lost = lost;
-    c->push[c->pushed % c->kept].samples = samples;
+    struct ps_push *push = &c->push[c->pushed % c->kept];
+    bool last = c->leaves || group_is_leaving(c->m->group);
+    push->lost = lost;
+    push->samples = samples;
+    push->flushes = c->residual.n > 0 && !lost && (last || c->ok.flags & PS_FLUSH);
 }
 
 /* c->out from `from` on becomes the gradient, and behind it s, as far as it was not yet. */
@@ -257,7 +263,7 @@ void ps_client_push_from(struct ps_client *c, uint64_t samples, size_t from)
     }
     fill_push(c, c->link[shard].range.from);
     for (size_t i = shard; c->residual.n > 0 && i < had; i++)
-        round_part(c, &c->link[i], true);
+        round_part(c, &c->link[i]);
     async_sender_send_from(&c->push_sender, shard);
 }
 

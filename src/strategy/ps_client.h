@@ -51,7 +51,15 @@ struct ps_state {
 struct ps_push {
     struct vec vec; /* as long as x, then s; memory is taken when it is first used */
     uint64_t samples;
-    bool lost; /* it has no vector, since the worker's loss was not finite */
+    bool lost;    /* it has no vector, since the worker's loss was not finite */
+    bool flushes; /* it delivers what the worker owed, as f32 */
+};
+
+/* Of a worker whose copy of the model is to become a checkpoint. */
+enum ps_delivery {
+    PS_OWES,
+    PS_ASKS,      /* the clock has been asked to have all workers flush */
+    PS_DELIVERED, /* the state here has what they owed, or the clock flushes nothing now */
 };
 
 enum { PS_PUSHES_KEPT = 8 }; /* at most: those that no state may contain, and the next one */
@@ -70,7 +78,10 @@ struct ps_client {
     size_t vectors;    /* of the optimizer, in a state */
     bool states_apart; /* a copy is not a state: that has vectors, or is exact */
     struct vec residual; /* of pushes by a lossy codec */
-    uint64_t copy_bytes; /* of the copies that were fetched last */
+    enum ps_delivery delivery;
+    uint64_t asked_after; /* pushes begun when it asked: the OK of a later one replies */
+    bool leaves;          /* the next push is the last */
+    uint64_t copy_bytes;  /* of the copies that were fetched last */
     struct ps_state state;
     uint64_t pushed;  /* pushes begun */
     uint64_t sending; /* the one that is sent: after a recovery, perhaps an earlier one, */
@@ -128,6 +139,12 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
 /* The learner's dx is finished from `from` on: begin to push it, and s, shard by shard, if the
  * previous push is decided and kept. Shard 0's part waits for ps_client_push. Never blocks. */
 void ps_client_push_from(struct ps_client *c, uint64_t samples, size_t from);
+
+/* How a push travels. */
+static inline enum codec ps_push_codec(const struct ps_client *c, const struct ps_push *push)
+{
+    return push->lost || push->flushes ? CODEC_F32 : c->config.codec;
+}
 
 /* Is a push open that ps_client_push_from has begun? */
 static inline bool ps_client_is_early(const struct ps_client *c)

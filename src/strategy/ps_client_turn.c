@@ -47,13 +47,41 @@ bool ps_is_full(const struct ps_client *c)
     return c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
 }
 
+/* Has the clock replied that nothing is owed any more, or that nothing is flushed now? */
+static bool is_delivered(const struct ps_client *c)
+{
+    bool flushing = c->ok.flags & PS_FLUSH && !(c->ok.flags & PS_WHOLE);
+    return c->delivery == PS_ASKS && c->ok.number > c->asked_after && !flushing;
+}
+
+static void set_delivery(struct ps_client *c, enum ps_delivery delivery)
+{
+    c->delivery = delivery;
+    c->m->owes = delivery != PS_DELIVERED;
+}
+
+/* A checkpoint of this worker's state has been requested: the clock is to flush before. */
+static bool asks_for_flush(struct ps_client *c)
+{
+    if (c->residual.n == 0 || !c->port.placement.on_workers || is_frozen(c))
+        return false;
+    bool due = c->m->checkpoint_due(c->m);
+    if (!due) {
+        set_delivery(c, PS_OWES);
+    } else if (c->delivery == PS_OWES) {
+        set_delivery(c, PS_ASKS);
+        c->asked_after = c->pushed;
+    }
+    return c->delivery == PS_ASKS && c->asked_after == c->pushed;
+}
+
 /* Is the next copy to be a state? Always, if that costs nothing; else the first and the last one,
- * for a worker that leaves, and when the next push would take the last room for pushes that no
- * state contains. */
+ * for a worker that leaves, for a checkpoint, and when the next push would take the last room for
+ * pushes that no state contains. */
 static bool needs_state(const struct ps_client *c)
 {
     return !c->states_apart || c->state.version == 0 || c->ended || !members_empty(&c->keep_for) ||
-           ps_is_full(c);
+           is_delivered(c) || ps_is_full(c);
 }
 
 int ps_request_copies(struct ps_client *c)
@@ -62,7 +90,8 @@ int ps_request_copies(struct ps_client *c)
     c->whole = needs_state(c);
     c->wanted = c->ok.version;
     struct ps_message message = {.op = PS_FETCH,
-                                 .flags = (c->whole ? PS_WHOLE : 0u) | (c->ended ? PS_LEFT : 0u),
+                                 .flags = (c->whole ? PS_WHOLE : 0u) | (c->ended ? PS_LEFT : 0u) |
+                                          (asks_for_flush(c) ? PS_FLUSH : 0u),
                                  .number = c->pushed,
                                  .version = c->wanted};
     c->copy_bytes = 0;
@@ -101,6 +130,8 @@ static int keep_state(struct ps_client *c)
         shard_import_state(&link->layout, &part, link->landing.at);
         link->copied = link->arriving.version + 1;
     }
+    if (is_delivered(c))
+        set_delivery(c, PS_DELIVERED);
     state->version = c->ok.version = state->header.version;
     state->here = true;
     c->m->model.updates = state->header.number;
@@ -175,7 +206,8 @@ static void on_keep(struct ps_client *c, uint32_t from, const struct ps_message 
     members_add(&c->keep_for, from);
 }
 
-/* Reply as soon as there is such a state; fetch one when no other copy is on its way. */
+/* Reply as soon as there is such a state; fetch one, or one for a checkpoint, when no other copy is
+ * on its way. */
 static int keep_for_leavers(struct ps_client *c)
 {
     bool leaves = !members_empty(&c->keep_for) && group_is_leaving(c->m->group);
@@ -188,8 +220,8 @@ static int keep_for_leavers(struct ps_client *c)
         members_remove(&c->keep_for, p);
         rc = ps_send_worker(&c->port, p, &message);
     }
-    bool lacks = !members_empty(&c->keep_for) && ps_holds_all(c) && !is_frozen(c);
-    return rc == OK && lacks ? ps_request_copies(c) : rc;
+    bool lacks = !members_empty(&c->keep_for) || is_delivered(c);
+    return rc == OK && lacks && ps_holds_all(c) && !is_frozen(c) ? ps_request_copies(c) : rc;
 }
 
 /* ---- pushing ---- */
@@ -205,21 +237,24 @@ static void make_parts(struct ps_client *c, size_t end, uint8_t header[PS_MESSAG
 {
     const struct ps_push *push = &c->push[c->sending % c->kept];
     const struct ps_message message = {.op = PS_PUSH,
-                                       .flags = push->lost ? PS_LOST : 0,
+                                       .flags = push->lost      ? PS_LOST
+                                                : push->flushes ? PS_FLUSH
+                                                                : 0,
                                        .number = c->sending,
                                        .samples = push->samples};
+    enum codec codec = ps_push_codec(c, push);
     size_t len = ps_port_encode(&c->port, &message, header);
     for (size_t i = 0; i < end; i++) {
         struct ps_link *link = &c->link[i];
-        c->push_sender.part[i].what =
-            (struct transfer_out){.to = ps_placement_host(&c->port.placement, i),
-                                  .lane = PS_LANE_SERVER + (uint32_t)i,
-                                  .x = push->lost ? NULL : push->vec.at + link->range.from,
-                                  .n = push->lost ? 0 : link->range.len,
-                                  .codec = push->lost ? CODEC_F32 : c->config.codec,
-                                  .exact = push->lost ? 0 : link->range.len - link->layout.x,
-                                  .header = header,
-                                  .header_len = len};
+        c->push_sender.part[i].what = (struct transfer_out){
+            .to = ps_placement_host(&c->port.placement, i),
+            .lane = PS_LANE_SERVER + (uint32_t)i,
+            .x = push->lost ? NULL : push->vec.at + link->range.from,
+            .n = push->lost ? 0 : link->range.len,
+            .codec = codec,
+            .exact = codec == CODEC_F32 ? 0 : link->range.len - link->layout.x,
+            .header = header,
+            .header_len = len};
     }
 }
 

@@ -51,6 +51,17 @@ static bool is_over(const struct ps_clock *clock)
            strategy_done(clock->config.job, &clock->progress, clock->config.records);
 }
 
+bool ps_clock_ends_with(struct ps_clock *clock, uint64_t samples)
+{
+    const struct progress now = clock->progress;
+    uint64_t since = clock->since;
+    advance_clock(clock, members_count(&clock->consistency.in) * samples);
+    bool ends = strategy_done(clock->config.job, &clock->progress, clock->config.records);
+    clock->progress = now;
+    clock->since = since;
+    return ends;
+}
+
 /* K changes: keep the rate's present clock value. */
 static void change_number(struct ps_clock *clock)
 {

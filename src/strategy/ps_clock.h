@@ -76,6 +76,9 @@ void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct membe
 double ps_clock_value(const struct ps_clock *clock);
 void ps_clock_set(struct ps_clock *clock, double value);
 
+/* Is the run over with a further push of each worker, of so many samples? */
+bool ps_clock_ends_with(struct ps_clock *clock, uint64_t samples);
+
 /* How long the decided push of `node` has been there. */
 int64_t ps_clock_waited(const struct ps_clock *clock, uint32_t node, int64_t now);
 

@@ -11,7 +11,8 @@
 /* The sender, the receiver, and the meaning of the fields. */
 enum ps_op {
     /* worker → shard: the sender's push `number`, of `samples` records; the vector is the shard's
-     * part of it. LOST: there is none, the worker's loss was not finite */
+     * part of it. LOST: there is none, the worker's loss was not finite. FLUSH: it travels as f32,
+     * with all that the sender owed */
     PS_PUSH = 1,
     /* shard → clock: push `number` of `node` has arrived. LOST: it is not finite */
     PS_HAVE,
@@ -21,12 +22,14 @@ enum ps_op {
     PS_DROP,
     PS_SHOW,
     /* clock → worker: push `number` is decided, as of order `version`; it waited `ns` for the push
-     * of `node`. STOP: that was the last, the run is over. LOST: no worker's model is finite */
+     * of `node`. STOP: that was the last, the run is over. LOST: no worker's model is finite.
+     * FLUSH: the next one delivers what a lossy codec owes. WHOLE: all have delivered that */
     PS_OK,
     /* worker → shard: send the shard's part of the model, after order `version` and the sender's
      * push `number`. `samples`: 1 + the order of the sender's copy of it, 0: it has none. WHOLE, to
      * the clock: all shards are to send their states of one order. LEFT: its loop has ended, and it
-     * may give the final model: not before all pushes that are sent again are decided */
+     * may give the final model: not before all pushes that are sent again are decided. FLUSH, to
+     * the clock: the sender's state becomes a checkpoint */
     PS_FETCH,
     /* shard → worker: the vector is the part of `shard`, as of order `version`. DELTA: the
      * difference of its x̃ to the receiver's copy, in the run's lossy codec. WHOLE: it is the
@@ -66,6 +69,7 @@ enum ps_flag {
     PS_WHOLE = 16,
     PS_DELTA = 32,
     PS_OUTLIER = 64, /* with LOST: it is finite, and refused (coll/outlier.h) */
+    PS_FLUSH = 128,
 };
 
 /* Lanes of transfers: the task that trains, the task that pushes, the tasks that serve shard 0, 1,

@@ -92,10 +92,16 @@ static int take_push(struct ps_server *s, uint32_t node)
     g->number = push.number;
     g->bad = push.flags & PS_LOST;
     g->outlier = false;
-    g->bytes = vector_bytes(s, s->config.codec, s->shard.range.len);
+    g->flushes = push.flags & PS_FLUSH;
+    enum codec codec = g->flushes ? CODEC_F32 : s->config.codec;
+    g->bytes = vector_bytes(s, codec, s->shard.range.len);
     ps_set_use(s, g, g->bad ? USE_WAITS : USE_ARRIVES);
     const struct transfer_in in = {
-        .x = g->both.at, .n = s->shard.range.len, .codec = s->config.codec, .exact = s->shard.s.n};
+        .x = g->both.at,
+        .n = s->shard.range.len,
+        .codec = codec,
+        .exact = codec == CODEC_F32 ? 0 : s->shard.s.n,
+    };
     if (!g->bad)
         transfer_accept(&g->push, &s->port.transfers, m, &in);
     else
@@ -306,6 +312,30 @@ static int send_order(struct ps_server *s, enum ps_op op, const struct members *
     return rc == OK ? carry_out(s, &message) : rc;
 }
 
+/* Outliers are refused by their size, and what a worker owes may be large. */
+static bool may_flush(const struct ps_server *s)
+{
+    return s->config.codec != CODEC_F32 && !s->config.keeps_lost && !ps_rejects(s);
+}
+
+/* Do workers push for the last time? One may be half as fast as the others. */
+static bool is_ending(const struct ps_server *s)
+{
+    return may_flush(s) && ps_clock_ends_with(s->clock, 2 * s->config.push);
+}
+
+static bool has_flushed(const struct ps_server *s)
+{
+    return s->flush.on && members_within(&s->clock->consistency.in, &s->flushed);
+}
+
+void ps_end_flush(struct ps_server *s)
+{
+    if (s->flush.on)
+        strategy_flush_end(&s->flush, world_now(s->world));
+    s->requester = WORLD_ANY;
+}
+
 /* Send the copy that the worker requests. */
 static int reply_fetch(struct ps_server *s, uint32_t node)
 {
@@ -314,6 +344,8 @@ static int reply_fetch(struct ps_server *s, uint32_t node)
     g->request = REQUEST_NONE;
     if (whole) {
         const struct members members = members_only(node);
+        if (s->requester == node && has_flushed(s))
+            ps_end_flush(s);
         return send_order(s, PS_SHOW, &members, ps_clock_value(s->clock));
     }
     bool delta = g->copy.n > 0 && g->from > 0 && g->from == g->copied;
@@ -447,7 +479,8 @@ int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
     int rc = OK;
     struct ps_message message = {
         .op = PS_OK,
-        .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u),
+        .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u) |
+                 (s->flush.on || is_ending(s) ? PS_FLUSH : 0u) | (has_flushed(s) ? PS_WHOLE : 0u),
         .node = d->by,
         .version = s->version,
     };
@@ -483,6 +516,28 @@ static int report_dropped(struct ps_server *s, const struct ps_decision *d)
     return rc;
 }
 
+/* A checkpoint is due: until all that train have pushed what they owe, each pushes as f32, so that
+ * none owes anything when the last of them has. If a worker makes the checkpoint, it fetches its
+ * state before others round again. */
+static void follow_flush(struct ps_server *s, const struct members *decided, int64_t now)
+{
+    bool due = s->leader ? s->leader->checkpoint_due(s->leader) : s->requester != WORLD_ANY;
+    if (!may_flush(s))
+        return;
+    MEMBERS_EACH (p, decided)
+        if (s->client[p]->flushes || s->client[p]->bad)
+            members_add(&s->flushed, p);
+    if (s->leader && has_flushed(s)) {
+        ps_end_flush(s);
+    } else if (due && !s->flush.on) {
+        s->flushed = (struct members){{0}};
+        if (!strategy_flush_begin(&s->flush, now))
+            s->requester = WORLD_ANY;
+    }
+    if (s->leader)
+        s->leader->owes = s->flush.on;
+}
+
 int ps_decide(struct ps_server *s)
 {
     struct ps_decision d;
@@ -494,6 +549,8 @@ int ps_decide(struct ps_server *s)
         rc = send_order(s, PS_APPLY, &d.applied, d.t);
     if (rc == OK)
         rc = report_dropped(s, &d);
+    const struct members decided = members_union(&d.applied, &d.dropped);
+    follow_flush(s, &decided, now);
     if (rc == OK) /* after both orders, since the sample offset is that of both */
         rc = after_decision(s);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;

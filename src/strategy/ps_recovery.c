@@ -33,6 +33,7 @@ static void set_clock_back(struct ps_server *s)
     uint64_t missing = s->port.placement.on_workers ? s->departed * s->config.push : 0;
     uint64_t offset = s->sample_offset > missing ? s->sample_offset - missing : 0;
     ps_clock_resume(s->clock, offset, &members);
+    ps_end_flush(s);
     s->outliers = (struct members){{0}};
     if (s->version > 0)
         ps_clock_set(s->clock, s->clock_value);

@@ -36,8 +36,11 @@ int ps_server_init(struct ps_server *s, struct group *group, const struct ps_ser
 {
     struct range range = range_shard(x->n + state->n, placement->shards, config->index);
     struct err err;
-    *s = (struct ps_server){
-        .world = group->world, .group = group, .log = group->log, .config = *config};
+    *s = (struct ps_server){.world = group->world,
+                            .group = group,
+                            .log = group->log,
+                            .config = *config,
+                            .requester = WORLD_ANY};
     arena_init(&s->own);
     s->known = view_members(placement->now);
     s->sample_offset = config->start.sample_offset;
@@ -84,6 +87,8 @@ static int on_worker_gone(struct ps_server *s, uint32_t node, bool died)
     if (!s->clock)
         return OK;
     ps_clock_leave(s->clock, node, died, &d);
+    if (s->requester == node)
+        ps_end_flush(s);
     return ps_send_oks(s, &d, world_now(s->world));
 }
 
@@ -181,6 +186,8 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
     g->from = message->samples;
     if (s->clock)
         ps_clock_fetched(s->clock, node);
+    if (message->flags & PS_FLUSH)
+        s->requester = node;
     return OK;
 }
 
@@ -275,8 +282,10 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
             rc = ps_decide(s);
         if (rc == OK)
             rc = ps_serve_workers(s, &deadline);
-        if (rc == OK && s->leader && s->stage != SERVER_EMPTY && driver_part_saves(s->leader))
+        if (rc == OK && s->leader && s->stage != SERVER_EMPTY && driver_part_saves(s->leader)) {
+            s->leader->owes = false; /* nobody pushes */
             rc = s->leader->on_commit(s->leader, NULL);
+        }
         if (rc == OK)
             rc = take_in(s, &change, deadline);
     }

@@ -12,7 +12,8 @@
  *
  * With a lossy codec a worker rounds a push before it sends it, so that a repeated one is the same,
  * and adds the loss to the next. A copy is the difference to the worker's last copy, which the
- * server has as well, and which so approaches the model. States and s travel as they are.
+ * server has as well, and which so approaches the model. States and s travel as they are. Before a
+ * checkpoint the clock has all workers push what they owe.
  *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
@@ -70,6 +71,7 @@ struct ps_server_client {
     uint64_t samples; /* of that push */
     bool bad;         /* that one is not finite, or */
     bool outlier;     /* refused */
+    bool flushes;     /* behind it its worker owes nothing */
     struct outlier_claim claim; /* of its newest push, with `reject` */
     struct outlier_history history;
     uint64_t averaged; /* samples behind `last`; 0: none yet */
@@ -120,14 +122,17 @@ struct ps_server {
     struct transfer given; /* a state that comes in, */
     struct vec state;      /* into this one */
     /* The clock's: */
-    struct members offered;     /* workers that have offered a state in this view, */
-    struct members givers;      /* those whose state is the newest, */
-    uint64_t best;              /* of this order, */
-    struct members left;        /* and those whose loops have ended; */
-    struct members taken;       /* shards that have taken it */
-    double clock_value;         /* of the rate, in that state, */
-    uint64_t departed;          /* and how many workers with pushes in it are gone */
-    struct driver_part *leader; /* the driver part; NULL: on a worker */
+    struct members offered;      /* workers that have offered a state in this view, */
+    struct members givers;       /* those whose state is the newest, */
+    uint64_t best;               /* of this order, */
+    struct members left;         /* and those whose loops have ended; */
+    struct members taken;        /* shards that have taken it */
+    double clock_value;          /* of the rate, in that state, */
+    uint64_t departed;           /* and how many workers with pushes in it are gone */
+    struct strategy_flush flush; /* before a checkpoint, */
+    uint32_t requester;          /* which this worker makes (WORLD_ANY: none); */
+    struct members flushed;      /* and the workers that have owed nothing since it began */
+    struct driver_part *leader;  /* the driver part; NULL: on a worker */
 };
 
 /* Complete the strategy's part for a run that starts there. */
@@ -178,6 +183,9 @@ int ps_on_order(struct ps_server *server, const struct ps_message *message);
 /* The clock's: decide ready pushes; send OK to the workers that may continue. */
 int ps_decide(struct ps_server *server);
 int ps_send_oks(struct ps_server *server, const struct ps_decision *decision, int64_t now);
+
+/* All that workers owed is delivered, or nobody makes the checkpoint any more. */
+void ps_end_flush(struct ps_server *server);
 
 /* Show the observer an order that was carried out, or a recovery. */
 void ps_observe(const struct ps_server *server, bool recovered);

@@ -342,6 +342,23 @@ bool strategy_checkpoint_vote(const struct member *m)
     return m->keeps_streams && m->checkpoint_due(m);
 }
 
+bool strategy_flush_begin(struct strategy_flush *flush, int64_t now)
+{
+    const int64_t rest = 20; /* times what a flush took */
+    if (!flush->on && now - flush->ended >= rest * flush->took) {
+        flush->on = true;
+        flush->begun = now;
+    }
+    return flush->on;
+}
+
+void strategy_flush_end(struct strategy_flush *flush, int64_t now)
+{
+    flush->on = false;
+    flush->took = now - flush->begun;
+    flush->ended = now;
+}
+
 bool strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last)
 {
     struct group *group = m->group;

@@ -89,6 +89,17 @@ struct global_model {
  * loader's, 30 and 31 the local group's, 32 and 33 the key-value store's. Of a strategy: */
 enum { STRATEGY_SIGNAL_FIRST = 4, STRATEGY_SIGNAL_LAST = 29 };
 
+/* Flushes without an exchange of all members. */
+struct strategy_flush {
+    bool on;
+    int64_t begun, ended, took; /* ns */
+};
+
+/* Begin one, unless the last one took more than a twentieth of the time since then, as
+ * exchange_may_flush. Returns flush->on. */
+bool strategy_flush_begin(struct strategy_flush *flush, int64_t now);
+void strategy_flush_end(struct strategy_flush *flush, int64_t now);
+
 /* A worker as its strategy sees it. */
 struct member {
     struct world *world;
@@ -113,6 +124,9 @@ struct member {
     /* Set by the strategy: on_commit publishes no models, since they are in slices, and no member
      * has a whole one. The strategy calls the hooks `uses_due`, `evaluate` and `offer`. */
     bool publishes_itself;
+    /* Set by an asynchronous strategy: this model lacks what lossy wires owe, and a checkpoint
+     * waits until it does not, unless it is urgent. */
+    bool owes;
     bool keeps_streams;         /* strategy_keeps_streams: set by train */
     struct model_scores scores; /* of `evaluate`, or of a donor */
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
@@ -193,6 +207,7 @@ struct driver_part {
     /* As the member's hook. In asynchronous strategies it is called with NULL after each change of
      * the global model, and train fills in the progress. */
     int (*on_commit)(struct driver_part *l, const struct exchange *e);
+    bool owes; /* as the member's; of this call of on_commit */
     /* Train's hook: has a checkpoint been requested? */
     bool (*checkpoint_due)(const struct driver_part *l);
     bool keeps_streams; /* strategy_keeps_streams: set by train */

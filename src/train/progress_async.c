@@ -284,6 +284,7 @@ static int on_part_change(struct driver_part *l, const struct exchange *e)
     struct driver *d = l->train;
     uint32_t uses = atomic_load(&d->requests.uses);
     PL_ASSERT(!e); /* no exchange commits for all */
+    uses &= ~trigger_awaits_owed(l->owes, uses);
     sum_now(d, &l->progress);
     if (uses && publisher_start(&d->part.publisher, &l->progress, uses, &l->model))
         atomic_fetch_and(&d->requests.uses, ~uses);

@@ -39,6 +39,11 @@ uint32_t trigger_awaits_exchange(const struct exchange *e, bool keeps_streams, u
     return !(uses & MODEL_URGENT) && (flush || vote) ? MODEL_CHECKPOINT : 0;
 }
 
+uint32_t trigger_awaits_owed(bool owes, uint32_t uses)
+{
+    return owes && !(uses & MODEL_URGENT) ? MODEL_CHECKPOINT : 0;
+}
+
 struct trigger_counts trigger_counts_of(const Paceline__Job *job, uint64_t exchanges,
                                         size_t records, const struct progress *all)
 {

@@ -15,6 +15,9 @@ uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t recor
  * `e` has just completed. One that is urgent does not wait. */
 uint32_t trigger_awaits_exchange(const struct exchange *e, bool keeps_streams, uint32_t uses);
 
+/* The same where the strategy says that the model lacks what lossy wires owe. */
+uint32_t trigger_awaits_owed(bool owes, uint32_t uses);
+
 /* In asynchronous strategies: the number of evaluations and snapshots due from the run's beginning
  * to the summed progress. If the job sets none, evaluations are due once an epoch of `records`. */
 struct trigger_counts {

@@ -84,6 +84,7 @@ void worker_publish_if_requested(struct worker *w, const struct progress *progre
     bool voted = e && exchange_result_meta(e)->checkpoint_votes > 0;
     if (e)
         use &= ~trigger_awaits_exchange(e, w->member.keeps_streams, use);
+    use &= ~trigger_awaits_owed(w->member.owes, use);
     w->counts.seen = *progress;
     if (voted && speaks && use & MODEL_CHECKPOINT)
         use |= MODEL_STREAMS;

@@ -32,11 +32,63 @@ static void test_lossy_runs_survive(void **state)
             lossy_survives(*state, strategies[i].name, wires[k]);
 }
 
+/* Workers die or leave at many moments of flushes, among them the one that makes the checkpoint and
+ * the server that has asked for it. */
+static void test_flushes_survive(void **state)
+{
+    for (size_t i = 0; i < 4 * STRATEGIES; i++) {
+        char cluster[256];
+        struct sim_run r = {0};
+        double at = 0.11 + 0.0017 * (double)i;
+        snprintf(cluster, sizeof cluster,
+                 SIM_CALM
+                 "fault { at: 0.05 join: 3 } fault { at: %.4f %s: %d } fault { at: %.4f %s: 1 }",
+                 at, i & 1 ? "kill" : "leave", i & 2 ? 0 : 2, at + 0.05, i & 4 ? "kill" : "leave");
+        SIM(*state, cluster, &r, strategies[i % STRATEGIES].name, "collective.wire=topk16",
+            "workers=3", "stop={ epochs: 6 }", "checkpoint.every_seconds=0.03",
+            "solver={base_lr:0.05 lr_policy:'fixed'}");
+        sim_adds_up(&r);
+        assert_string_equal(r.report.reason, "epochs");
+        assert_true(run_count(r.dir, "checkpoint", NULL, NULL) > 3);
+    }
+}
+
+/* A run that resumes, also with fewer workers, ends as well as one that was not broken off. */
+static void test_other_workers_resume(void **state)
+{
+    static const int workers[] = {4, 3};
+    for (size_t i = 0; i < 2 * STRATEGIES; i++) {
+        struct sim_run whole = {0}, r = {.limit_s = 0.25};
+        const char *name = strategies[i % STRATEGIES].name;
+        if (strstr(name, "adagrad"))
+            continue; /* its history is in no checkpoint */
+        for (int part = 0; part < 3; part++) {
+            char cluster[128], number[32];
+            int count = part == 1 ? workers[i / STRATEGIES] : 4;
+            snprintf(cluster, sizeof cluster,
+                     "node { count: %d } step_seconds: 0.004 link { mbit: 100 }\n", count);
+            snprintf(number, sizeof number, "workers=%d", count);
+            SIM_TRY(*state, cluster, part == 2 ? &whole : &r, name, "collective.wire=topk64",
+                    number, "stop={ epochs: 10 }", "checkpoint.every_seconds=0.1",
+                    "solver={base_lr:0.03 lr_policy:'fixed'}");
+            assert_int_equal(part == 2 ? whole.rc : r.rc, part == 0 ? PL_ERR_TIMEOUT : PL_OK);
+            r.limit_s = 0;
+        }
+        assert_true(run_number(r.dir, "start", 1, "resumed_after") > 0);
+        sim_adds_up(&r);
+        print_message("    %s, %d workers: loss %.4f, uninterrupted %.4f\n", name,
+                      workers[i / STRATEGIES], r.report.test_loss, whole.report.test_loss);
+        assert_true(r.report.test_loss < 2 * whole.report.test_loss);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossy_models_are_as_good),
         cmocka_unit_test(test_lossy_runs_survive),
+        cmocka_unit_test(test_other_workers_resume),
+        cmocka_unit_test(test_flushes_survive),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
