@@ -26,7 +26,8 @@ struct exchange_meta {
     double loss;                     /* Σ of losses over those records */
     uint32_t stop_votes;             /* Σ: members that want the run to end here */
     uint16_t flush_votes;            /* Σ: members that want nothing to be owed after it: above 0
-                                        the vector and all residuals travel as they are */
+                                        the vector and all residuals travel as they are; with a
+                                        split, those of the next exchange */
     uint16_t checkpoint_votes;       /* Σ: members that are asked for a checkpoint, for which each
                                         sends what only it has */
     struct members contributors;     /* ∪: members whose contribution counted */
@@ -193,9 +194,13 @@ void exchange_join_unsynced(struct exchange *e);
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
 /* May this member vote for a flush? With residuals, if the last one took no more than a twentieth
- * of the time since then: on a slow link a whole vector takes as long as many lossy exchanges.
- * Never in a split exchange. */
+ * of the time since then: on a slow link a whole vector takes as long as many lossy exchanges. Not
+ * for a split exchange. */
 bool exchange_may_flush(const struct exchange *e);
+
+/* Of a split exchange: will the next one be a flush? Its vectors leave before its own votes are
+ * known, so those of the last one count. */
+bool exchange_next_flushes(const struct exchange *e);
 
 /* Was the last exchange completed here a flush? */
 bool exchange_has_flushed(const struct exchange *e);

@@ -26,7 +26,7 @@ struct coll_owed exchange_owed(const struct exchange *e, const struct vec *resid
 
 static bool has_residuals(const struct exchange *e)
 {
-    return e->residual[0].n > 0 && e->config.split == EXCHANGE_WHOLE;
+    return e->residual[0].n > 0;
 }
 
 static bool is_flush(const struct exchange *e, const struct exchange_meta *meta)
@@ -34,9 +34,20 @@ static bool is_flush(const struct exchange *e, const struct exchange_meta *meta)
     return has_residuals(e) && meta->flush_votes > 0;
 }
 
+bool exchange_next_flushes(const struct exchange *e)
+{
+    return e->config.split != EXCHANGE_WHOLE && is_flush(e, exchange_result_meta(e));
+}
+
 enum codec exchange_codec(const struct exchange *e, const struct exchange_meta *meta)
 {
     return is_flush(e, meta) ? CODEC_F32 : e->config.codec;
+}
+
+void exchange_pay_range(struct vec *x, float times, struct vec *residual, struct range r)
+{
+    vec_axpy(x, times, residual, r);
+    vec_fill(residual, r, 0.0f);
 }
 
 void exchange_pay_owed(const struct exchange *e, const struct exchange_meta *meta, struct vec *x,
@@ -44,8 +55,7 @@ void exchange_pay_owed(const struct exchange *e, const struct exchange_meta *met
 {
     if (!is_flush(e, meta) || meta->weight == 0)
         return;
-    vec_axpy(x, 1.0f, residual, vec_all(x));
-    vec_fill(residual, vec_all(residual), 0.0f);
+    exchange_pay_range(x, 1.0f, residual, vec_all(x));
 }
 
 bool exchange_may_flush(const struct exchange *e)

@@ -20,6 +20,10 @@ enum codec exchange_codec(const struct exchange *e, const struct exchange_meta *
 void exchange_pay_owed(const struct exchange *e, const struct exchange_meta *meta, struct vec *x,
                        struct vec *residual);
 
+/* x ← x + times·residual, residual ← 0 over a range, in a flush: of results, times is the weight by
+ * which the sums will be divided. */
+void exchange_pay_range(struct vec *x, float times, struct vec *residual, struct range r);
+
 /* The exchange behind e->cost is completed: if it was a flush, note what it took. */
 void exchange_note_flush(struct exchange *e);
 

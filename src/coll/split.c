@@ -23,12 +23,12 @@ static size_t piece_of(const struct exchange *e, size_t ranks)
     return piece < e->config.chunk ? piece : e->config.chunk;
 }
 
-static int plan_half(const struct exchange *e, struct coll_plan *plan, int rc,
+static int plan_half(const struct exchange *e, enum codec codec, struct coll_plan *plan, int rc,
                      struct schedule *schedule)
 {
     const struct coll_config config = {
         .chunk = piece_of(e, schedule->ranks),
-        .codec = e->config.codec,
+        .codec = codec,
         .serialise = e->group->world->costs.crypto,
         .reduce = e->group->world->costs.reduce,
     };
@@ -45,16 +45,18 @@ static int plan_half(const struct exchange *e, struct coll_plan *plan, int rc,
 static int plan_for(struct exchange *e, const struct coll *c)
 {
     size_t ranks = c->ranks->count, me = c->ranks->me, n = e->n_floats;
+    enum codec codec = exchange_next_flushes(e) ? CODEC_F32 : e->config.codec;
     struct schedule there, back;
-    if (e->planned_in == c->view->number)
+    if (e->planned_in == c->view->number && e->planned_codec == codec)
         return OK;
     e->planned_in = 0;
-    int rc = schedule_split_reduce(&there, e->config.codec, at_root(e), ranks, me, n);
-    rc = plan_half(e, &e->plan, rc, &there);
+    int rc = schedule_split_reduce(&there, codec, at_root(e), ranks, me, n);
+    rc = plan_half(e, codec, &e->plan, rc, &there);
     if (rc != OK)
         return rc;
     rc = schedule_split_broadcast(&back, at_root(e), ranks, me, n);
-    rc = plan_half(e, &e->result_plan, rc, &back);
+    rc = plan_half(e, codec, &e->result_plan, rc, &back);
+    e->planned_codec = codec;
     if (rc == OK)
         e->planned_in = c->view->number;
     return rc;
@@ -93,6 +95,36 @@ static void trace_stage(const struct exchange *e, const struct coll *c, enum spa
 
 /* ---- the stages ---- */
 
+/* The part whose sums this node turns into results. */
+static struct range owned_range(const struct exchange *e, const struct coll *c)
+{
+    size_t parts = at_root(e) ? 1 : c->ranks->count, me = c->ranks->me;
+    if (me >= parts)
+        return (struct range){0, 0};
+    size_t from = schedule_cut(e->n_floats, parts, me);
+    return (struct range){from, schedule_cut(e->n_floats, parts, me + 1) - from};
+}
+
+/* Beyond that part residuals are of sums. */
+static void pay_sums(const struct exchange *e, const struct coll *c, struct vec *x,
+                     struct vec *residual)
+{
+    const struct range own = owned_range(e, c);
+    size_t end = own.from + own.len;
+    exchange_pay_range(x, 1.0f, residual, (struct range){0, own.from});
+    exchange_pay_range(x, 1.0f, residual, (struct range){end, x->n - end});
+}
+
+/* Nobody contributed, and the result has no sums: they are owed as before. */
+static void take_sums_back(struct exchange *e, const struct coll *c)
+{
+    const struct range own = owned_range(e, c);
+    size_t end = own.from + own.len;
+    struct vec *residual = &e->residual[c->n & 1], *before = &e->residual[~c->n & 1];
+    vec_copy(residual, before, (struct range){0, own.from});
+    vec_copy(residual, before, (struct range){end, residual->n - end});
+}
+
 /* Owners need the sum of the weights; the root sends it with the prepared result. */
 static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct coll_owed owed,
                        struct exchange_meta *meta,
@@ -110,6 +142,8 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
     exchange_enter(e, EXCHANGE_REDUCING);
     const struct coll_input input = {e->mine.weight > 0 ? e->input.at : NULL,
                                      (float)e->mine.weight};
+    if (rc == OK && exchange_next_flushes(e))
+        pay_sums(e, c, x, &e->residual[c->n & 1]);
     if (rc == OK)
         rc = e->config.codec == CODEC_F32 ? coll_reduce(c, &e->plan, x->at, input)
                                           : coll_run(c, &e->plan, x->at, owed);
@@ -124,14 +158,14 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
 static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
                          struct exchange_meta *meta)
 {
-    size_t parts = at_root(e) ? 1 : c->ranks->count, me = c->ranks->me;
+    const struct range own = owned_range(e, c);
     int rc = enter_stage(e, c, STAGE_PREPARE);
-    if (rc == OK && me < parts) {
-        size_t from = schedule_cut(x->n, parts, me);
+    if (rc == OK && (!at_root(e) || c->ranks->me == 0)) {
         int64_t begun = trace_now(e->group->world);
-        struct range own = {from, schedule_cut(x->n, parts, me + 1) - from};
         exchange_add_base(e, x, (float)meta->weight, own);
-        rc = e->config.prepare(e->config.user, own, x->at + from, meta);
+        if (exchange_next_flushes(e) && meta->weight > 0)
+            exchange_pay_range(x, (float)meta->weight, &e->residual[c->n & 1], own);
+        rc = e->config.prepare(e->config.user, own, x->at + own.from, meta);
         exchange_add_base(e, x, -1.0f, own);
         trace_stage(e, c, SPAN_PREPARE, begun);
     }
@@ -173,6 +207,8 @@ int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta,
         rc = prepare_range(e, c, x, meta);
     if (rc == OK)
         rc = broadcast_result(e, c, x, owed);
+    if (rc == OK && exchange_next_flushes(e) && meta->weight == 0)
+        take_sums_back(e, c);
     c->patient = false;
     return rc;
 }

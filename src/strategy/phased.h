@@ -64,6 +64,7 @@ struct phased_lane {
     bool as_leaf;          /* and it does what a leaf does */
     uint64_t given;        /* τ of this node's own contribution to the exchange under way */
     struct transfers transfers;
+    _Atomic uint64_t flushed; /* node->asked before its last flush began */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; PHASED_NONE: none may be */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
@@ -173,8 +174,12 @@ struct phased_node {
     /* On a leaf: the lane that exchanges with the proxy, and what the others of this round took. */
     _Atomic uint32_t leaf_lane;
     int64_t leaf_sent, leaf_received; /* ns; -1: one has failed */
-    atomic_bool stopped;              /* training has ended: nothing is contributed any more */
-    _Atomic int64_t step_ns;          /* median of this worker's */
+    /* Flushes that have been asked for, and those that are over: till then every exchange is one.
+     * `flush`: training's, or the driver's main task's. */
+    _Atomic uint64_t asked, answered;
+    struct strategy_flush flush;
+    atomic_bool stopped;        /* training has ended: nothing is contributed any more */
+    _Atomic int64_t step_ns;    /* median of this worker's */
     _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */
     struct mpca_times ticks;    /* ns; of the current lane */
     _Atomic uint64_t tick;      /* the last that began here, */
@@ -234,6 +239,10 @@ void phased_spare_held(struct phased_lane *lane);
 
 /* OK, or the error that ended a lane. */
 int phased_node_status(const struct phased_node *node);
+
+/* With a wire that owes: the lanes flush before a checkpoint, which is `due`. Returns whether it
+ * must wait for them. */
+bool phased_owes(struct phased_node *node, bool due);
 
 /* Driver's main task: the global model moves to what the lane's last exchange broadcast. */
 void phased_lane_commit(struct phased_lane *lane);

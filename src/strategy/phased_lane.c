@@ -331,6 +331,8 @@ static int take_turn(struct phased_lane *lane)
 {
     struct phased_node *node = lane->node;
     struct exchange_meta mine = {.hash_min = UINT64_MAX};
+    uint64_t asked = 0;
+    bool flushes = false;
     enum phased_count count = NOT_COUNTED;
     int rc = phased_await(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
@@ -340,8 +342,13 @@ static int take_turn(struct phased_lane *lane)
     if (rc == OK) {
         count = MAY_HAVE_COUNTED;
         lane->exchange.base = *exchange_result(&lane->exchange);
+        asked = atomic_load(&node->asked);
+        flushes = exchange_next_flushes(&lane->exchange);
+        mine.flush_votes = asked > atomic_load(&node->answered);
         rc = exchange_run(&lane->exchange, &mine);
     }
+    if (rc == OK && flushes && exchange_result_meta(&lane->exchange)->weight > 0)
+        atomic_store(&lane->flushed, asked);
     if (rc == OK)
         rc = end_turn(lane);
     if (rc == OK && all_have_stopped(lane))
@@ -438,6 +445,29 @@ int phased_node_status(const struct phased_node *node)
             return rc;
     }
     return atomic_load(&node->proxy.status);
+}
+
+static bool all_have_flushed(const struct phased_node *node)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        all &= atomic_load(&node->lane[i].flushed) == atomic_load(&node->asked);
+    return all;
+}
+
+bool phased_owes(struct phased_node *node, bool due)
+{
+    struct strategy_flush *flush = &node->flush;
+    int64_t now = world_now(node->world);
+    if (node->lane[0].exchange.residual[0].n == 0)
+        return false;
+    if (flush->on && all_have_flushed(node)) {
+        strategy_flush_end(flush, now);
+        atomic_store(&node->answered, atomic_load(&node->asked));
+    } else if (due && !flush->on && strategy_flush_begin(flush, now)) {
+        atomic_fetch_add(&node->asked, 1);
+    }
+    return flush->on || !due;
 }
 
 void phased_lane_commit(struct phased_lane *lane)

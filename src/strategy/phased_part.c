@@ -226,10 +226,13 @@ static int follow_model(struct phased_node *node, struct driver_part *l)
             if (!atomic_load(&node->lane[i].prepared))
                 continue;
             phased_lane_commit(&node->lane[i]);
+            l->owes = phased_owes(node, l->checkpoint_due(l));
             rc = l->on_commit(l, NULL);
         }
-        if (rc == OK && joined && driver_part_saves(l))
+        if (rc == OK && joined && driver_part_saves(l)) {
+            l->owes = false; /* nobody trains */
             rc = l->on_commit(l, NULL);
+        }
         if (rc != OK || (joined && atomic_load(&l->finish)))
             return rc;
         rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);

@@ -348,6 +348,8 @@ int phased_worker(struct member *m)
         rc = between_steps(w);
         if (rc == OK)
             rc = take_step(w);
+        if (w->node.settings.symmetric)
+            m->owes = phased_owes(&w->node, m->checkpoint_due(m));
         if (rc == OK)
             rc = strategy_async_stepped(m);
         if (rc == OK)

@@ -521,9 +521,9 @@ static int report_dropped(struct ps_server *s, const struct ps_decision *d)
  * state before others round again. */
 static void follow_flush(struct ps_server *s, const struct members *decided, int64_t now)
 {
-    bool due = s->leader ? s->leader->checkpoint_due(s->leader) : s->requester != WORLD_ANY;
     if (!may_flush(s))
         return;
+    bool due = s->leader ? s->leader->checkpoint_due(s->leader) : s->requester != WORLD_ANY;
     MEMBERS_EACH (p, decided)
         if (s->client[p]->flushes || s->client[p]->bad)
             members_add(&s->flushed, p);
@@ -535,7 +535,7 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
             s->requester = WORLD_ANY;
     }
     if (s->leader)
-        s->leader->owes = s->flush.on;
+        s->leader->owes = s->flush.on || !due;
 }
 
 int ps_decide(struct ps_server *s)

@@ -206,6 +206,12 @@ static struct progress progress_of(const struct view *view)
     return progress;
 }
 
+static bool never_from_member(const struct member *m)
+{
+    (void)m;
+    return false;
+}
+
 static int train_on(struct trial *t, struct group *group, struct arena *arena)
 {
     struct err err;
@@ -227,6 +233,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         .job = t->job,
         .arena = arena,
         .model = {.x = &l.x, .s = &l.s},
+        .checkpoint_due = never_from_member,
         .on_begin = on_begun,
         .on_step = on_stepped,
         .on_exchange = on_exchanged,
@@ -321,6 +328,12 @@ static int on_moved(struct driver_part *l, const struct exchange *e)
     return OK;
 }
 
+static bool never_from_driver(const struct driver_part *l)
+{
+    (void)l;
+    return false;
+}
+
 static int leader_main(void *arg)
 {
     struct driver *d = arg;
@@ -342,6 +355,7 @@ static int start_leader(struct driver *d)
         .arena = &d->arena,
         .records = t->corpus.set[SET_TRAIN].count,
         .on_commit = on_moved,
+        .checkpoint_due = never_from_driver,
         .train = t,
     };
     l->progress = progress_of(group_first_view(&d->group));

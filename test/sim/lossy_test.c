@@ -35,6 +35,28 @@ static void test_lossy_runs_survive(void **state)
         lossy_survives(*state, strategies[i].name, wires[i % 5]);
 }
 
+/* Workers die or leave at many moments of the flush before a checkpoint of `pace`. */
+static void test_flushes_of_pace_survive(void **state)
+{
+    for (int i = 0; i < 48; i++) {
+        char cluster[256];
+        struct sim_run r = {0};
+        double at = 0.1 + 0.0015 * i;
+        snprintf(cluster, sizeof cluster,
+                 SIM_CALM
+                 "fault { at: 0.05 join: 3 } fault { at: %.4f %s: %d } fault { at: %.4f %s: 1 }",
+                 at, i & 1 ? "kill" : "leave", i & 2 ? 0 : 2, at + 0.02, i & 4 ? "kill" : "leave");
+        SIM(*state, cluster, &r,
+            i & 8 ? "strategy.pace={ shards: 3 }"
+                  : "strategy.pace={ shards: 3 coordination: symmetric }",
+            "collective.wire=topk16", "workers=3", "stop={ epochs: 8 }",
+            "checkpoint.every_seconds=0.1", "solver={base_lr:0.05 lr_policy:'fixed'}");
+        sim_adds_up(&r);
+        assert_string_equal(r.report.reason, "epochs");
+        assert_true(run_count(r.dir, "checkpoint", NULL, NULL) > 2);
+    }
+}
+
 static void test_lossy_wires_are_refused_by_name(void **state)
 {
     lossy_refused(*state, "strategy.sync={on_replace:average}", "collective.wire=topk16",
@@ -54,6 +76,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossy_models_are_as_good),
         cmocka_unit_test(test_lossy_runs_survive),
+        cmocka_unit_test(test_flushes_of_pace_survive),
         cmocka_unit_test(test_lossy_wires_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -1,0 +1,180 @@
+/* Checkpoints of `pace` with a lossy wire: behind the exchanges whose results are in the file no
+ * member owes anything, in no lane. */
+#include "coll/exchange.h"
+#include "model/weights.h"
+#include "real/disk.h"
+#include "sim_cluster.h"
+#include "strategy_sim.h"
+#include "tensor/vec.h"
+#include "train/rundir.h"
+
+enum { NODES = 4, LANES = 4, EXCHANGES = 1200, FLOATS = 1200 };
+
+/* By lane and exchange: its result, and the largest value that a member owed behind it. */
+static struct seen {
+    const struct exchange *exchange[NODES + 1][LANES]; /* the driver's are the last */
+    uint64_t completed[NODES + 1][LANES];
+    uint32_t lanes;
+    float result[LANES][EXCHANGES][FLOATS];
+    double owed[LANES][EXCHANGES];
+} seen;
+
+static uint32_t place_of(uint32_t node)
+{
+    return node == WORLD_DRIVER ? NODES : node;
+}
+
+static void on_opened(void *user, uint32_t node, const struct exchange *e)
+{
+    (void)user;
+    assert_true(place_of(node) <= NODES && e->lane < LANES);
+    seen.exchange[place_of(node)][e->lane] = e;
+    seen.lanes = e->lane + 1 > seen.lanes ? e->lane + 1 : seen.lanes;
+}
+
+static void look_at(const struct exchange *e, uint64_t n)
+{
+    const struct vec *residual = &e->residual[n & 1];
+    double *owed = &seen.owed[e->lane][n];
+    assert_true(n < EXCHANGES && e->n_floats <= FLOATS);
+    for (size_t i = 0; i < residual->n; i++)
+        *owed = fmax(*owed, fabs((double)residual->at[i]));
+    memcpy(seen.result[e->lane][n], e->result[n & 1].at, e->n_floats * sizeof(float));
+}
+
+/* After each event: exchanges that have been completed. */
+static void on_event(void *user, uint32_t node)
+{
+    const struct sim_train *t = user;
+    (void)node;
+    if (t->rc != OK)
+        return;
+    for (uint32_t p = 0; p <= NODES; p++)
+        for (uint32_t i = 0; i < seen.lanes; i++) {
+            const struct exchange *e = seen.exchange[p][i];
+            if (!e || e->completed == seen.completed[p][i])
+                continue;
+            seen.completed[p][i] = e->completed;
+            look_at(e, e->completed);
+        }
+}
+
+/* Its exchanges are gone with it. */
+static void on_driver(void *user, const struct driver *d)
+{
+    (void)user;
+    if (!d)
+        memset(seen.exchange[NODES], 0, sizeof seen.exchange[NODES]);
+}
+
+static void on_worker(void *user, uint32_t node, const struct worker *w)
+{
+    (void)user;
+    if (!w)
+        memset(seen.exchange[node], 0, sizeof seen.exchange[node]);
+}
+
+static void watch_exchanges(void *user, uint32_t node, struct train_host *host)
+{
+    static const struct train_watch watch = {
+        .driver = on_driver, .worker = on_worker, .exchanges = {.opened = on_opened}};
+    (void)user;
+    (void)node;
+    host->watch = &watch;
+}
+
+/* The exchange of the lane whose result is nearest to that part of a model. */
+static uint64_t nearest_exchange(uint32_t lane, const float *x, size_t n, double *apart)
+{
+    uint64_t best = 0;
+    *apart = INFINITY;
+    for (uint64_t k = 1; k < EXCHANGES && k <= seen.completed[0][lane]; k++) {
+        double most = 0;
+        for (size_t i = 0; i < n; i++)
+            most = fmax(most, fabs((double)(x[i] - seen.result[lane][k][i])));
+        if (most < *apart) {
+            *apart = most;
+            best = k;
+        }
+    }
+    return best;
+}
+
+static void judge_file(const char *path, const struct net *net)
+{
+    float x[FLOATS] = {0};
+    const struct weights_into into = {net_segments(net), net_state_segments(net), x, NULL};
+    struct err err = {0};
+    if (model_weights_load(path, WEIGHTS_ALL, &into, NULL, &err) != OK)
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < seen.lanes; i++) {
+        double apart;
+        struct range r = range_shard(net_segments(net)->total, seen.lanes, i);
+        uint64_t n = nearest_exchange(i, x + r.from, r.len, &apart);
+        if (!(apart < 1e-6) || seen.owed[i][n] > 0)
+            fail_msg("%s: lane %u is %g apart from exchange %llu, which leaves %g owed", path, i,
+                     apart, (unsigned long long)n, seen.owed[i][n]);
+    }
+}
+
+static void play_run(struct tiny *t, const char *strategy, const char *wire, const char *cluster)
+{
+    struct ground g;
+    struct rundir dir;
+    struct err err = {0};
+    char out[256], lossy[64], path[3][512];
+    snprintf(lossy, sizeof lossy, "collective.wire=%s", wire);
+    const char *const set[] = {"stop={ epochs: 40 }",
+                               "validation=0",
+                               "checkpoint.every_seconds=0.7",
+                               "solver={ base_lr: 0.05 lr_policy: 'fixed' }",
+                               lossy,
+                               strategy,
+                               NULL};
+    memset(&seen, 0, sizeof seen);
+    print_message("    %s, %s\n", strategy, wire);
+    ground_open(&g, t, set);
+    assert_int_equal(rundir_create(&dir, real_disk(), tiny_out(t, out), "lossy", &err), OK);
+    struct sim_train trial = {.ground = &g,
+                              .cluster = cluster,
+                              .host = watch_exchanges,
+                              .observe = on_event,
+                              .options = {.dir = &dir}};
+    trial.user = &trial;
+    sim_train_play(&trial);
+    if (trial.rc != OK)
+        fail_msg("%s, %s: %s", strategy, wire, trial.err.text);
+    int count = run_checkpoints(dir.path, path);
+    assert_true(count == 3);
+    for (int k = 0; k < 2; k++) /* the third one is of the run's end */
+        judge_file(path[k], g.ws->train);
+    double most = 0;
+    for (uint64_t n = 0; n < EXCHANGES; n++)
+        most = fmax(most, seen.owed[0][n]);
+    print_message("        behind an exchange as much as %g is owed\n", most);
+    assert_true(most > 1e-4);
+    rundir_close(&dir);
+    ground_close(&g);
+}
+
+#define UNEQUAL                                                   \
+    "node { count: 2 } node { speed: 0.6 } node { speed: 1.4 }\n" \
+    "step_seconds: 0.004 link { mbit: 100 }\n"
+
+static void test_a_checkpoint_lacks_nothing(void **state)
+{
+    play_run(*state, "strategy.pace={ gamma: 0 shards: 3 }", "topk64", SIM_CALM);
+    play_run(*state, "strategy.pace={ gamma: 0 shards: 3 }", "int8", UNEQUAL);
+    play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 4 }", "topk16",
+             SIM_CALM);
+    play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 3 }", "topk64",
+             UNEQUAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_checkpoint_lacks_nothing),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
