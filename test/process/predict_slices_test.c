@@ -225,7 +225,8 @@ static const char text_numbers[] =
                   SLICED_UNITS("gru", "GRU", "gru_param", "lstm", 7)
                       SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 6) TEXT_ENDS("rnn");
 
-/* An Embed before the range of layers that slices share out, and 400 kB of weights behind it. */
+/* An Embed, which slices share out or which is before those layers, and 400 kB of weights behind
+ * it. */
 static const char text_embedded[] =
     TEXT_DATA "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param {\n"
               "  input_dim: 8 num_output: 8 weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } "
@@ -269,6 +270,8 @@ static void test_slices_draw_the_same_text(void **state)
 {
     struct tiny *t = *state;
     char run[128];
+    TRAIN_TEXT(t, text_embedded, run, "workers=1", "strategy.single={}");
+    expect_same_text(t, run);
     TRAIN_TEXT(t, text_numbers, run, "workers=1", "strategy.single={}");
     expect_same_text(t, run);
     REFUSED(t, "prime: byte 2: character U+0078 is none of the 8", "sample", run, "--prime", "hex",
