@@ -1,5 +1,5 @@
-/* A worker where the model is in slices: the state that its loop (sliced_worker.c) and a round of it
- * (sliced_attempt.c) share, and a round's functions. */
+/* A worker where the model is in slices: the state that its loop (sliced_worker.c) and an attempt at
+ * a round (sliced_attempt.c) share, and the functions of a round. */
 #ifndef PL_STRATEGY_SLICED_ATTEMPT_H
 #define PL_STRATEGY_SLICED_ATTEMPT_H
 
@@ -30,7 +30,8 @@ struct sliced {
     uint32_t due;
 };
 
-/* Vectors and tasks of rounds, from the member's arena; the group and the rule are open. ERR_NOMEM */
+/* Vectors and tasks of rounds, from the member's arena. The group and the rule are open.
+ * ERR_NOMEM */
 int sliced_open_rounds(struct sliced *s);
 void sliced_close_rounds(struct sliced *s);
 
