@@ -355,6 +355,8 @@ static int compute_slice(struct learner *l, uint64_t start, size_t count, double
     return rc;
 }
 
+enum { NORM_SHIFT = 160 };
+
 int learner_agree_on_norm(struct learner *l, const struct vec *part, double weight)
 {
     if (!is_slice(l) || !optim_clips(&l->optim))
@@ -364,18 +366,23 @@ int learner_agree_on_norm(struct learner *l, const struct vec *part, double weig
     for (size_t i = 0; i < l->table->count; i++) /* of what each slice has whole the first counts */
         if (whole->at[i].units > 0 || l->ws->slice.index == 0)
             squares += optim_square(&l->table->at[i], part);
-    float sum = (float)squares;
+    /* A square may be beyond a float's range, though the norm is not. */
+    float sum[2] = {(float)squares, (float)ldexp(squares, -NORM_SHIFT)};
     const struct net_point point = {
         .meeting = NET_SUM,
         .number = net_points(l->ws->train) - 1,
-        .values = &sum,
+        .values = sum,
         .rows = 1,
         .outputs = 1,
-        .each = 1,
+        .each = 2,
     };
     int rc = l->meet(l->meet_user, &point);
-    l->optim.norm = weight * sqrt((double)sum);
-    return rc;
+    if (rc != OK)
+        return rc;
+    squares = isfinite(sum[0]) ? (double)sum[0] : ldexp((double)sum[1], NORM_SHIFT);
+    l->optim.norm = weight * sqrt(squares);
+    l->optim.has_norm = true;
+    return OK;
 }
 
 /* The group shares out the work of a batch, however many of them there are. */

@@ -162,8 +162,8 @@ static void clip_gradient(struct optim *optim, struct vec *dx, const struct segm
     double c = (double)solver->clip_gradients / (solver->iter_size > 1 ? solver->iter_size : 1);
     if (!optim_clips(optim))
         return;
-    double norm = optim->norm > 0 ? optim->norm : gradient_norm(dx, table);
-    optim->norm = 0;
+    double norm = optim->has_norm ? optim->norm : gradient_norm(dx, table);
+    optim->has_norm = false;
     if (norm > c)
         vec_scale(dx, (float)(c / norm), vec_all(dx));
 }

@@ -48,7 +48,9 @@ struct optim {
     struct vec state[OPTIM_STATE_MAX];    /* ops->states of them, as long as x */
     uint64_t updates;                     /* updates behind the state; sent and saved with it */
     double scale;                         /* factor of the schedule's rates; 1 at first */
-    double norm; /* of the whole gradient, for the next update by a part of it; 0: dx is all */
+    /* Of the whole gradient, for the next update by a part of it. */
+    double norm;
+    bool has_norm; /* false: dx is the whole */
 };
 
 /* Look up solver->type and take state for n floats from the arena.

@@ -164,7 +164,8 @@ static int fetch_segment(struct worker *w, const struct segment *segment, size_t
                          const struct model_slice *slice, float *into)
 {
     size_t blocks = slice_blocks(segment), own = slice_of_block(slice, segment, 0).len;
-    if (blocks > 1 && own < SHORT_FLOATS && segment->len / blocks <= ROOM_FLOATS)
+    size_t len = segment->len / blocks, n = ROOM_FLOATS / len;
+    if (blocks > 1 && n > 1 && len + SHORT_FLOATS / n < own + SHORT_FLOATS)
         return fetch_blocks(w, segment, from, slice, into);
     int rc = OK;
     for (size_t block = 0; rc == OK && block < blocks; block++, into += own)

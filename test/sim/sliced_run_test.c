@@ -67,6 +67,24 @@ static void test_slices_train_as_the_whole_model(void **state)
     }
 }
 
+static const char sliced_steep[] = SLICED_DATA SLICED_INNER("one", "data", "one", 24) SLICED_INNER(
+    "ip", "one", "ip", 5) "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: "
+                          "'label' top: 'accuracy' include { phase: TEST } }\n"
+                          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: "
+                          "'label' top: 'loss' loss_weight: 1e21 }\n";
+
+/* The square of its norm is no float: steps are those of a gradient that is clipped. */
+static void test_slices_clip_a_gradient_that_explodes(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    tiny_write(t, "steep.prototxt", sliced_steep);
+    const char *steep = other_net(t, "steep.prototxt", net);
+    SLICES(t, 1, whole, "stop.steps=5", steep, "solver.clip_gradients=0.2");
+    SLICES(t, 2, sliced, "stop.steps=5", steep, "solver.clip_gradients=0.2");
+    assert_true(run_difference(sliced, whole) <= SAME_MAX);
+}
+
 /* Feature maps: 6 of a convolution, and 3 outputs. */
 static void test_slices_of_convolutions_train_as_the_whole_model(void **state)
 {
@@ -256,11 +274,11 @@ static void expect_bytes(struct tiny *t, const char *clips, double more)
                      run_number(sliced, "exchange", n, "bytes"), gathers + sums + commit);
 }
 
-/* Where gradients are clipped they swap the square of the norm, too. */
+/* Where gradients are clipped they swap the square of the norm, too, in two numbers. */
 static void test_slices_send_the_bytes_of_the_scheme(void **state)
 {
     expect_bytes(*state, "solver.clip_gradients=-1", 0);
-    expect_bytes(*state, "solver.clip_gradients=1", sizeof(float));
+    expect_bytes(*state, "solver.clip_gradients=1", 2 * sizeof(float));
 }
 
 /* Layers by channel between a convolution and a pooling gather nothing: the first 6 maps on the
@@ -519,6 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slices_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_clip_a_gradient_that_explodes),
         cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
         cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_groups_out),
