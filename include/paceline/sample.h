@@ -40,7 +40,8 @@ typedef struct pl_net_sample_options {
  * data. The recurrent layers carry their state from unit to unit, from 0 before the prime. The net
  * must have a form; its weights are used as they are. The time of a unit is that of a forward pass
  * over a sequence of one step, on one thread; the first call plans a net for it. Members of a team
- * that have the net in slices draw the same text together: they make the call with equal options.
+ * that have the net in slices draw the same text together: they make the call with equal options,
+ * on machines of one kind, whose scores are equal to the last bit.
  *
  * *text is what was drawn, without the prime, *bytes its length; a zero follows. Both are valid
  * until the next call with the net.

@@ -3,6 +3,7 @@
 #include "paceline/sample.h"
 
 #include "folder.h"
+#include "team_play.h"
 
 #include <math.h>
 
@@ -291,6 +292,46 @@ static pl_net *make_changed(const struct stage *s, const char *what, const char 
     return net;
 }
 
+/* Members that have the net in slices. A wrong prime is refused before they meet. */
+static int draw_in_slices(struct team_member *m)
+{
+    const struct stage *s = m->arg;
+    const pl_net_options options = {.size = sizeof options,
+                                    .batch = 1,
+                                    .threads = 1,
+                                    .kernels = "ref",
+                                    .seed = 5,
+                                    .inference = true,
+                                    .team = m->team};
+    char path[256];
+    pl_net_spec *spec;
+    pl_net *net;
+    pl_data *data;
+    const char *drawn[2];
+    size_t bytes;
+    CHECK(pl_net_spec_load(m->engine, folder_file(&s->folder, "net.prototxt", path), &spec) ==
+          PL_OK);
+    CHECK(pl_net_create(m->engine, spec, &options, &net) == PL_OK);
+    pl_net_spec_free(spec);
+    CHECK(pl_data_open(m->engine, s->spec, false, &data) == PL_OK);
+    CHECK(pl_net_form_text(net, NULL, data) == PL_OK);
+    pl_data_close(data);
+    for (int i = 0; i < 2; i++) {
+        const pl_net_sample_options of = {sizeof of, i == 0 ? "abx" : "ab", 12, 0, 1};
+        CHECK(pl_net_sample(net, &of, &drawn[i], &bytes) == (i == 0 ? PL_ERR_INPUT : PL_OK));
+    }
+    CHECK(bytes == 12);
+    pl_net_free(net);
+    return 0;
+}
+
+static void test_a_wrong_prime_leaves_slices_as_they_are(void **state)
+{
+    struct stage *s = *state;
+    folder_put(&s->folder, "net.prototxt", layers, strlen(layers));
+    team_play(2, draw_in_slices, s);
+}
+
 static void test_nets_that_draw_no_text(void **state)
 {
     const struct stage *s = *state;
@@ -396,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_a_net_that_gives_probabilities),
         cmocka_unit_test(test_the_text_of_a_job),
         cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_a_wrong_prime_leaves_slices_as_they_are),
         cmocka_unit_test(test_nets_that_draw_no_text),
         cmocka_unit_test(test_nets_without_recurrent_layers),
         cmocka_unit_test(test_data_that_is_no_text),

@@ -465,7 +465,7 @@ int pl_data_shape(pl_data *data, uint32_t shape[3])
     RETURN_GUARDED(data->engine, shape_of(data, shape));
 }
 
-static int read_records(pl_data *data, size_t first, size_t count, float *out, size_t room)
+int api_data_check(pl_data *data, size_t first, size_t count, size_t room)
 {
     struct err *err = &data->engine->error;
     int rc = api_data_map(data);
@@ -478,6 +478,14 @@ static int read_records(pl_data *data, size_t first, size_t count, float *out, s
     if (room / each < count)
         return err_set(err, ERR_USAGE, "data: %zu records of %zu floats need more room", count,
                        each);
+    return OK;
+}
+
+static int read_records(pl_data *data, size_t first, size_t count, float *out, size_t room)
+{
+    struct err *err = &data->engine->error;
+    int rc = api_data_check(data, first, count, room);
+    size_t each = rc == OK ? shape_count(&data->set.shape) : 0;
     for (size_t i = 0; rc == OK && i < count; i++) {
         uint32_t label;
         uint64_t record;

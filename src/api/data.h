@@ -36,6 +36,10 @@ int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad
 /* See the records through the maps. Returns the status of dataset_init. */
 int api_data_map(pl_data *data);
 
+/* api_data_map, and are these records there, with room for as many floats? PL_ERR_USAGE, with a
+ * message of the data's engine */
+int api_data_check(pl_data *data, size_t first, size_t count, size_t room);
+
 /* The shape of a record's inputs through the maps, once api_data_map has succeeded: without
  * targets. */
 struct shape api_data_inputs(const pl_data *data);

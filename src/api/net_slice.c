@@ -144,14 +144,11 @@ static int read_records(pl_net *net, pl_data *data, size_t first, size_t count, 
         return pl_data_read(data, first, count, out, room);
     int rc = begin_pass(net, err);
     if (rc == OK)
-        rc = api_data_map(data);
+        rc = api_data_check(data, first, count, room); /* as on all members */
     if (rc != OK)
         return rc;
     size_t each = shape_count(&data->set.shape);
     struct range own = slice_units(&net->slice, count);
-    if (room / each < count)
-        return err_set(err, ERR_USAGE, "data: %zu records of %zu floats need more room", count,
-                       each);
     rc = pl_data_read(data, first + own.from, own.len, out + own.from * each, own.len * each);
     const struct net_point records = {
         .meeting = NET_GATHER, .values = out, .rows = 1, .outputs = count, .each = each};

@@ -135,6 +135,8 @@ static int sample_net(pl_net *net, const pl_net_sample_options *given, const cha
         rc = api_net_formed(net, err);
     if (rc == OK && !net->sampler)
         rc = make_sampler(net, err);
+    if (rc == OK)
+        rc = text_sampler_check(net->sampler, o.prime, err);
     if (rc != OK)
         return rc;
     buf_release(&net->drawn);

@@ -85,6 +85,7 @@ static int read_records(struct team_member *m)
         CHECK(pl_net_read(net, data, i, i < 4 ? 2 : 1, x + i, RECORDS - i) == PL_OK);
     CHECK(memcmp(x, value, sizeof x) == 0);
     CHECK(pl_net_read(net, data, 0, 2, x, 1) == PL_ERR_USAGE);
+    CHECK(pl_net_read(net, data, RECORDS - 1, 2, x, RECORDS) == PL_ERR_USAGE);
     pl_data_close(data);
     CHECK(pl_net_set_validation_data(net, table, 0, 1) == PL_OK);
     CHECK(pl_net_test(net, 0, &result) == PL_OK);

@@ -1,5 +1,6 @@
 #include "learner/text_sampler.h"
 
+#include "base/fault.h"
 #include "base/rng.h"
 #include "model/load.h"
 #include "model/scores.h"
@@ -222,6 +223,21 @@ static uint32_t find_first(const struct text_sampler *t)
     return text_units_take(t->units, "\n", 1, &id, &length, &none) == OK ? id : 0;
 }
 
+int text_sampler_check(const struct text_sampler *t, const char *prime, struct err *err)
+{
+    size_t n = prime ? strlen(prime) : 0, length;
+    uint32_t id;
+    for (size_t at = 0; at < n; at += length) {
+        int rc = text_units_take(t->units, prime + at, n - at, &id, &length, err);
+        if (rc != OK) {
+            err_prefix(err, "prime: byte %zu", at);
+            err_remedy(err, "leave it out");
+            return rc;
+        }
+    }
+    return OK;
+}
+
 static int read_prime(struct text_sampler *t, const struct vec *x, struct vec *s, const char *prime,
                       struct err *err)
 {
@@ -232,12 +248,8 @@ static int read_prime(struct text_sampler *t, const struct vec *x, struct vec *s
     int rc = OK;
     for (size_t at = 0; rc == OK && at < n; at += length) {
         uint32_t id;
-        rc = text_units_take(t->units, prime + at, n - at, &id, &length, err);
-        if (rc != OK) {
-            err_prefix(err, "prime: byte %zu", at);
-            err_remedy(err, "leave it out");
-            return rc;
-        }
+        bool known = text_units_take(t->units, prime + at, n - at, &id, &length, err) == OK;
+        PL_ASSERT(known); /* text_sampler_check */
         rc = read_unit(t, x, s, id, err);
     }
     return rc;

@@ -32,10 +32,12 @@ struct text_request {
     uint64_t seed;      /* of stream RNG_TEXT */
 };
 
-/* Append the units that are drawn, without the prime, to `text`. (x, s) as net_forward takes them.
- * `meeting` of a slice, else NULL.
+/* ERR_INPUT: the prime has a unit that is none of the text's. */
+int text_sampler_check(const struct text_sampler *sampler, const char *prime, struct err *err);
+
+/* Append the units that are drawn, without the prime, to `text`. The prime has been checked. (x, s)
+ * as net_forward takes them. `meeting` of a slice, else NULL.
  * Scores without a softmax are taken as logarithms of probabilities, up to a constant.
- * ERR_INPUT     the prime has a unit that is none of the text's
  * ERR_DIVERGED  the scores are not finite
  * ERR_NOMEM
  * The errors of `meeting`, which writes its own message. */
