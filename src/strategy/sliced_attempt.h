@@ -1,5 +1,5 @@
-/* A worker where the model is in slices: the state that its loop (sliced_worker.c) and an attempt at
- * a round (sliced_attempt.c) share, and the functions of a round. */
+/* A worker where the model is in slices: the state that its loop (sliced_worker.c) and an attempt
+ * at a round (sliced_attempt.c) share, and the functions of a round. */
 #ifndef PL_STRATEGY_SLICED_ATTEMPT_H
 #define PL_STRATEGY_SLICED_ATTEMPT_H
 
