@@ -28,7 +28,7 @@ from torch import nn
 
 WINDOW, BATCH, STREAMS, VALIDATION, EMBED = 50, 32, 32, 2230, 64
 RATE, GAMMA, DECAY, DELTA, CLIP = 0.002, 0.97, 0.95, 1e-8, 5
-UNITS = {"lstm": (200, 200), "rnn": (200, 100)}
+UNITS = 200, 100
 MARGIN, LENGTH, WORDS = 0.02, 3000, 0.8
 
 
@@ -54,7 +54,7 @@ class Layer(nn.Module):
 class Net(nn.Module):
     def __init__(self, kind, characters):
         super().__init__()
-        self.kind, self.sizes = kind, UNITS[kind]
+        self.kind, self.sizes = kind, UNITS
         self.embed = nn.Embedding(characters, EMBED)
         nn.init.normal_(self.embed.weight, 0, 0.3)
         inputs = (EMBED,) + self.sizes
@@ -227,7 +227,7 @@ def read_curve(run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--job", choices=sorted(UNITS), default="lstm")
+    parser.add_argument("--job", choices=("lstm", "rnn"), default="lstm")
     parser.add_argument("--text", default="data/tinyshakespeare.txt")
     parser.add_argument("--epochs", type=float, default=10)
     parser.add_argument("--every", type=int, help="steps between two evaluations; else once an epoch")
