@@ -15,6 +15,7 @@ enum { INPUTS_MAX = 4096, TOP = 5, BATCH = 8, SLICES_MAX = 1024 };
 struct predict_arguments {
     const char *net, *weights, *data, *first, *maps, *mean, *scale, *color, *input, *top, *classes;
     const char *batch, *threads, *kernels, *which, *slices;
+    struct ranks_options place;
     bool json;
     const char *given[INPUTS_MAX]; /* MODEL, unless --net is given, and pictures */
     const char *model, *const *pictures;
@@ -45,6 +46,7 @@ static const struct option predict_options[] = {
     PREDICT_OPTION("batch", "B", "records at a time (8)", batch),
     PREDICT_OPTION("threads", "T", "compute threads (all cores)", threads),
     PREDICT_OPTION("slices", "F", "F processes with a slice of the model each", slices),
+    RANKS_OPTIONS(struct predict_arguments),
     PREDICT_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {"json", OPTION_FLAG, NULL, "print a JSON object a record, one a line, on stdout",
      offsetof(struct predict_arguments, json)},
@@ -385,6 +387,7 @@ static int find_model(pl_engine *engine, const struct predict_arguments *a,
 
 struct prediction {
     struct predict_arguments *arguments;
+    struct ranks_place place;
     struct predict_model model;
 };
 
@@ -397,13 +400,13 @@ static int predict_slice(pl_engine *engine, pl_team *team, void *prediction)
 /* An exit code, which is no status, comes from the processes that have slices. */
 static int predict_anyhow(pl_engine *engine, struct prediction *p)
 {
-    const struct predict_slices slices = {"predict", predict_slice, p};
+    const struct predict_slices slices = {"predict", predict_slice, p, &p->place};
     struct predict_arguments *a = p->arguments;
     int rc = predict_slices_count(&p->model, a->slices_n, &a->slices_n);
     if (rc != PL_OK || a->slices_n == 1)
         return rc == PL_OK ? predict_records(engine, a, &p->model, NULL) : rc;
     if (!a->threads)
-        a->threads_n = predict_slices_threads(a->slices_n);
+        a->threads_n = predict_slices_threads(&p->place, a->slices_n);
     return predict_slices_run(engine, (uint32_t)a->slices_n, &slices);
 }
 
@@ -416,6 +419,8 @@ static int run_predict(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &a, a.given, INPUTS_MAX, &given);
     if (end < 0)
         end = check_arguments(&a, given);
+    if (end < 0)
+        end = predict_slices_find("predict", &a.place, &a.slices_n, &p.place);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();

@@ -12,6 +12,7 @@ enum { LENGTH = 300, LENGTH_MAX = 100000000, SLICES_MAX = 1024 };
 struct sample_arguments {
     const char *prime, *length, *temperature, *seed, *net, *weights, *data, *which, *kernels,
         *slices;
+    struct ranks_options place;
     const char *model; /* MODEL, unless --net is given */
     size_t slices_n;   /* 0: not given */
     pl_net_sample_options options;
@@ -33,6 +34,7 @@ static const struct option sample_options[] = {
     SAMPLE_OPTION("weights", "FILE", "its weights: safetensors, caffemodel or onnx", weights),
     SAMPLE_OPTION("data", "SPEC", "the text it was trained on, text:FILE: without a run", data),
     SAMPLE_OPTION("slices", "F", "F processes with a slice of the model each", slices),
+    RANKS_OPTIONS(struct sample_arguments),
     SAMPLE_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {0},
 };
@@ -118,6 +120,7 @@ static int print_text(const struct sample_arguments *a, const char *text, size_t
 
 struct sampling {
     struct sample_arguments arguments;
+    struct ranks_place place;
     struct predict_model model;
 };
 
@@ -154,7 +157,7 @@ static int print_sample(pl_engine *engine, pl_team *team, void *sampling)
 /* An exit code, which is no status, comes from the processes that have slices. */
 static int sample_anyhow(pl_engine *engine, struct sampling *s)
 {
-    const struct predict_slices slices = {"sample", print_sample, s};
+    const struct predict_slices slices = {"sample", print_sample, s, &s->place};
     const struct sample_arguments *a = &s->arguments;
     size_t count;
     int rc = a->net ? predict_model_make(engine, a->net, a->weights, &s->model)
@@ -174,6 +177,8 @@ static int run_sample(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, a, &a->model, 1, &given);
     if (end < 0)
         end = check_arguments(command, a, given);
+    if (end < 0)
+        end = predict_slices_find("sample", &a->place, &a->slices_n, &s.place);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();

@@ -12,6 +12,7 @@
 struct test_arguments {
     const char *net, *model, *job, *weights, *data, *mean, *scale, *color;
     const char *batch, *threads, *kernels, *slices;
+    struct ranks_options place;
     const char *run; /* its directory, in place of a job and weights */
     bool json;
 };
@@ -34,6 +35,7 @@ static const struct option test_options[] = {
     TEST_OPTION("batch", "B", "records at a time (64)", batch),
     TEST_OPTION("threads", "T", "compute threads (all cores)", threads),
     TEST_OPTION("slices", "F", "F processes with a slice of the model each", slices),
+    RANKS_OPTIONS(struct test_arguments),
     TEST_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct test_arguments, json)},
@@ -159,6 +161,7 @@ static void print_result(const struct test_arguments *a, const pl_test_result *r
 struct testing {
     const struct test_arguments *arguments;
     pl_net_options options;
+    struct ranks_place place;
     struct predict_model model;
 };
 
@@ -194,7 +197,7 @@ static int judge_net(pl_engine *engine, pl_team *team, void *arg)
 
 static int judge_anyhow(pl_engine *engine, struct testing *t, size_t given)
 {
-    const struct predict_slices slices = {"test", judge_net, t};
+    const struct predict_slices slices = {"test", judge_net, t, &t->place};
     size_t count;
     int rc = find_model(engine, t->arguments, &t->model);
     if (rc == PL_OK)
@@ -204,7 +207,7 @@ static int judge_anyhow(pl_engine *engine, struct testing *t, size_t given)
     if (rc != PL_OK || count == 1)
         return rc == PL_OK ? judge_net(engine, NULL, t) : rc;
     if (!t->options.threads)
-        t->options.threads = (uint32_t)predict_slices_threads(count);
+        t->options.threads = (uint32_t)predict_slices_threads(&t->place, count);
     return predict_slices_run(engine, (uint32_t)count, &slices);
 }
 
@@ -235,6 +238,7 @@ static int run_test(const struct command *command, int argc, char **argv)
         .arguments = &a,
         .options = {.size = sizeof t.options, .kernels = a.kernels, .inference = weighted}};
     uint32_t slices;
+    size_t given;
     end = check_what(&a);
     if (end >= 0)
         return end;
@@ -248,12 +252,16 @@ static int run_test(const struct command *command, int argc, char **argv)
         return usage_error("--slices must be a number from 1 to 1024");
     if (a.slices && !weighted)
         return usage_error("--slices are of a model with weights");
+    given = slices;
+    end = predict_slices_find("test", &a.place, &given, &t.place);
+    if (end >= 0)
+        return end;
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
     if (!weighted)
         fprintf(stderr, "warning: without --weights, the net is tested with its initial ones\n");
-    int rc = judge_anyhow(engine, &t, slices);
+    int rc = judge_anyhow(engine, &t, given);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
     predict_model_release(&t.model);
     pl_engine_destroy(engine);

@@ -1,7 +1,5 @@
 #include "cli/predict_slices.h"
 
-#include "cli/ranks.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
@@ -12,15 +10,17 @@ struct process {
     pl_engine *engine;
 };
 
-/* All but the first are silent; returns the stderr that there was, or -1. */
-static int silence_output(void)
+/* All but the first are silent; returns the stderr that there was, or -1. One that was started by
+ * its user has errors to tell. */
+static int silence_output(const struct ranks_place *place)
 {
     int kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null < 0)
         return kept;
     dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
+    if (!place->given)
+        dup2(null, STDERR_FILENO);
     close(null);
     return kept;
 }
@@ -40,6 +40,8 @@ static void await_others(const struct ranks_place *place, int status)
 static int end_failed(const char *command, const pl_engine *engine, const struct ranks_place *place,
                       int status, int kept)
 {
+    if (place->given)
+        return status > 0 ? status : cli_fail(engine, status);
     await_others(place, status);
     if (place->rank > 0 && kept >= 0)
         dup2(kept, STDERR_FILENO);
@@ -76,7 +78,7 @@ static int predict_in_team(const struct process *p, pl_engine *meeting,
 /* The process ends without closing the team: a coordinator that lacks memory might not answer. */
 static int run_process(const struct ranks_place *place, void *arg)
 {
-    int kept = place->rank > 0 ? silence_output() : -1, code = EXIT_FAILED;
+    int kept = place->rank > 0 ? silence_output(place) : -1, code = EXIT_FAILED;
     pl_engine *meeting = NULL;
     if (pl_engine_create(NULL, &meeting) == PL_OK)
         code = predict_in_team(arg, meeting, place, kept);
@@ -90,7 +92,25 @@ int predict_slices_run(pl_engine *engine, uint32_t count, const struct predict_s
 {
     const struct ranks_place place = {.count = count};
     struct process process = {slices, engine};
+    if (slices->place->given)
+        return run_process(slices->place, &process);
     return ranks_start(&place, run_process, &process);
+}
+
+int predict_slices_find(const char *command, const struct ranks_options *options, size_t *given,
+                        struct ranks_place *place)
+{
+    if ((options->rank || options->rendezvous) && *given < 2) {
+        fprintf(stderr,
+                "paceline %s: --rank and --rendezvous are of one of several processes: give "
+                "--slices F, their number\n",
+                command);
+        return EXIT_BAD_INPUT;
+    }
+    if (!ranks_find(command, options, (uint32_t)*given, place))
+        return EXIT_BAD_INPUT;
+    *given = place->given ? place->count : *given;
+    return -1;
 }
 
 int predict_slices_count(const struct predict_model *model, size_t given, size_t *count)
@@ -103,8 +123,10 @@ int predict_slices_count(const struct predict_model *model, size_t given, size_t
     return rc;
 }
 
-size_t predict_slices_threads(size_t count)
+size_t predict_slices_threads(const struct ranks_place *place, size_t count)
 {
     size_t cores = pl_cores();
+    if (place->given)
+        return 0;
     return cores > count ? cores / count : 1;
 }

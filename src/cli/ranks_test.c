@@ -72,6 +72,7 @@ static void test_ranks_hold_their_port(void **state)
 
 static void test_threads_obey_affinity(void **state)
 {
+    const struct ranks_place here = {.count = 2};
     cpu_set_t before, one;
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
@@ -80,8 +81,8 @@ static void test_threads_obey_affinity(void **state)
         if (CPU_ISSET(i, &before))
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(predict_slices_threads(1), 1);
-    assert_int_equal(predict_slices_threads(2), 1);
+    assert_int_equal(predict_slices_threads(&here, 1), 1);
+    assert_int_equal(predict_slices_threads(&here, 2), 1);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 

@@ -1,6 +1,7 @@
 /* `paceline predict`, `test` and `sample` by slices: processes with a slice of the model each print
  * what the whole model does; they have room where it has not; the end of one ends the command; and
  * what is refused. */
+#include "free_port.h"
 #include "pictures.h"
 #include "real_run.h"
 #include "refusal.h"
@@ -305,6 +306,47 @@ static void test_a_text_of_a_run_in_slices(void **state)
     process_release(&whole);
 }
 
+/* ---- several hosts ---- */
+
+/* Start the command as three processes with a slice each; the text of the first of them. */
+static void expect_text_between(struct tiny *t, const char *run, const char *text)
+{
+    static const char *const rank[] = {"0", "1", "2"};
+    struct process p[3];
+    char rendezvous[PORT_TEXT];
+    port_find(rendezvous);
+    for (int i = 2; i >= 0; i--)
+        process_start(&p[i], t->folder,
+                      (const char *const[]){"sample", run, "--kernels", "ref", "--slices", "3",
+                                            "--rank", rank[i], "--rendezvous", rendezvous, "--key",
+                                            "run.key", NULL});
+    for (int i = 0; i < 3; i++) {
+        process_wait(&p[i], REAL_LIMIT_S);
+        if (p[i].code != 0)
+            fail_msg("process %d: code %d, it said:\n%s", i, p[i].code, p[i].err);
+        assert_string_equal(p[i].out, i == 0 ? text : "");
+        process_release(&p[i]);
+    }
+}
+
+static void test_commands_on_hosts_have_a_slice_each(void **state)
+{
+    struct tiny *t = *state;
+    char run[128];
+    struct process p, whole;
+    TRAIN_TEXT(t, text_numbers, run, "workers=1", "strategy.single={}");
+    RUN(t, &whole, "sample", run, "--kernels", "ref");
+    RUN(t, &p, "keygen", "run.key");
+    expect_text_between(t, run, whole.out);
+    process_release(&p);
+    process_release(&whole);
+    REFUSED(t, "give --slices F, their number", "sample", run, "--rank", "0", "--rendezvous",
+            "127.0.0.1");
+    REFUSED(t, "give --rank R (0 to 2)", "predict", run, "--first", "1", "--slices", "3", "--rank",
+            "3", "--rendezvous", "127.0.0.1");
+    REFUSED(t, "give --rank R (0 to 1)", "test", run, "--slices", "2", "--rank", "0");
+}
+
 /* ---- ends ---- */
 
 /* Kill each of the first two of three processes, and the command. */
@@ -381,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_pictures_are_read_in_parts),
         cmocka_unit_test(test_slices_draw_the_same_text),
         cmocka_unit_test(test_a_text_of_a_run_in_slices),
+        cmocka_unit_test(test_commands_on_hosts_have_a_slice_each),
         cmocka_unit_test(test_the_end_of_a_process_ends_the_command),
         cmocka_unit_test(test_wrong_inputs),
     };
