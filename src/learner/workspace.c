@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "data/source_text.h"
 #include "job/job.h"
 #include "model/judge_net.h"
 #include "model/load.h"
@@ -407,6 +408,29 @@ static int labels_fit(const struct net *net, const char *what, const struct data
                    field, set->source->classes - 1, what, classes, set->source->classes);
 }
 
+/* The numbers of a text's units have rows and scores; too many of these do no harm. */
+static int text_fits(const struct net *net, const struct dataset *set, const char *field,
+                     struct err *err)
+{
+    struct net_shortage short_of;
+    const Paceline__Data__Text *text = source_text_settled(set->source);
+    uint32_t units = source_text_values(set->source);
+    if (!text || !net_lacks(net, units, &short_of))
+        return OK;
+    bool bytes = text->unit == PACELINE__DATA__TEXT__UNIT__byte;
+    return err_set(
+        err, ERR_INPUT,
+        "%s: the text has %u %s, and the net's layer \"%.64s\" has %s for %zu: set %s to "
+        "%u, or give %s",
+        field, units, bytes ? "bytes" : "characters", short_of.layer,
+        short_of.is_loss ? "scores" : "rows", short_of.has,
+        short_of.is_loss ? "num_output of the layer that makes the scores"
+                         : "its embed_param.input_dim",
+        units,
+        bytes ? "the text's `unit: character`"
+              : "the `vocabulary` of the text that the net was made for");
+}
+
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err)
 {
@@ -418,7 +442,11 @@ int workspace_accepts(const struct workspace *ws, const struct dataset *set, con
         return err_set(err, ERR_INPUT, "%s: records have other fields than the net was made for",
                        field);
     int rc = ws->train ? labels_fit(ws->train, "the net", set, field, err) : OK;
-    return rc == OK ? labels_fit(ws->test, "the net in phase TEST", set, field, err) : rc;
+    if (rc == OK)
+        rc = labels_fit(ws->test, "the net in phase TEST", set, field, err);
+    if (rc == OK && ws->train)
+        rc = text_fits(ws->train, set, field, err);
+    return rc == OK ? text_fits(ws->test, set, field, err) : rc;
 }
 
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,

@@ -111,11 +111,46 @@ static void test_other_tops_are_refused_by_name(void **state)
                    "records are 2x3x4, but the data's are 2x3x3");
 }
 
+/* Integers that are looked up or predicted, also behind a Split; an Accuracy takes any, and what
+ * other layers make of them is not known. */
+static void test_numbers_need_rows_and_scores(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "layer { name: 'd' type: 'Data' top: 'kinds' }\n"
+        "layer { name: 's' type: 'Split' bottom: 'kinds' top: 'known' top: 'next' }\n"
+        "layer { name: 'half' type: 'Power' bottom: 'known' top: 'half'\n"
+        "  power_param { scale: 0.5 } }\n"
+        "layer { name: 'few' type: 'Embed' bottom: 'half' top: 'few'\n"
+        "  embed_param { input_dim: 2 num_output: 6 } }\n"
+        "layer { name: 'rows' type: 'Embed' bottom: 'known' top: 'rows'\n"
+        "  embed_param { input_dim: 8 num_output: 6 } }\n"
+        "layer { name: 'three' type: 'Embed' bottom: 'known' top: 'three'\n"
+        "  embed_param { input_dim: 8 num_output: 3 } }\n"
+        "layer { name: 'scores' type: 'Eltwise' bottom: 'few' bottom: 'rows' top: 'scores' }\n"
+        "layer { name: 'a' type: 'Accuracy' bottom: 'three' bottom: 'next' top: 'a'\n"
+        "  accuracy_param { axis: 2 } }\n"
+        "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'next'\n"
+        "  softmax_param { axis: 2 } }\n";
+    struct err err = {0};
+    struct net *net;
+    struct net_shortage s;
+    if (try_net(text, &kernels_ref, &fields, &net, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_false(net_lacks(net, 6, &s));
+    assert_true(net_lacks(net, 7, &s) && strcmp(s.layer, "l") == 0);
+    assert_true(s.has == 6 && s.is_loss);
+    assert_true(net_lacks(net, 9, &s) && strcmp(s.layer, "rows") == 0);
+    assert_true(s.has == 8 && !s.is_loss);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tops_have_the_values_of_their_fields),
         cmocka_unit_test(test_other_tops_are_refused_by_name),
+        cmocka_unit_test(test_numbers_need_rows_and_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

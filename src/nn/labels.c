@@ -41,11 +41,13 @@ int labels_init(struct labels *labels, struct layer *layer, const struct setup *
     if (!labels->at)
         return err_set(err, ERR_NOMEM, "out of memory for %zu labels", given->count);
     *bytes += given->count * sizeof *labels->at;
-    if (given->is_labels) {
-        layer->classes = labels->scores.C;
-        if (ignored && *ignored >= 0 && (size_t)*ignored >= layer->classes)
-            layer->classes = (size_t)*ignored + 1;
-    }
+    size_t classes = labels->scores.C;
+    if (ignored && *ignored >= 0 && (size_t)*ignored >= classes)
+        classes = (size_t)*ignored + 1;
+    if (given->is_labels)
+        layer->classes = classes;
+    if (given->is_numbers && layer->ops->is_loss)
+        layer->numbers = classes;
     return OK;
 }
 

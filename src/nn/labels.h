@@ -20,8 +20,8 @@ struct labels {
 };
 
 /* Plan them for the layer, whose bottom 0 has its scores along `axis` > 0, or, with LABELS_RECORD,
- * all over a record. `ignored` may be NULL. Sets layer->classes where bottom 1 is the data layer's.
- * Adds to layer->buffer_bytes.
+ * all over a record. `ignored` may be NULL. Sets layer->classes, or of a loss layer->numbers, where
+ * bottom 1 is the data layer's. Adds to layer->buffer_bytes.
  *
  * ERR_INPUT  not one label for each position; more classes than a label can count (2^24,
  *            exact in a float) */

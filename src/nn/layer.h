@@ -34,6 +34,7 @@ struct blob {
     struct blob *under; /* the bottom whose gradient uses the memory of this one's */
     float weight;       /* loss_weight: the net's loss has the sum of the values, times this */
     bool is_labels;     /* class numbers from the data layer */
+    bool is_numbers;    /* integers from the data layer: a field of the records */
     bool is_borrowed;   /* values may lie in the caller's batch: not to be written */
     bool is_whole;      /* the outermost axis is not the batch: it has no records; only layers
                            with takes_whole read it */
@@ -228,6 +229,7 @@ struct layer {
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
     size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
+    size_t numbers;     /* the same of integers from there that it looks up, or predicts */
     size_t top_k;       /* of an accuracy; else 0 */
     bool judges;        /* the accuracy that counts net_result.right */
     unsigned reorders;  /* of images between layouts, in a step; the op has its own */

@@ -61,6 +61,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     self->O = p->num_output;
     self->bias = p->bias_term;
     layer->bottom[0].no_gradient = true;
+    layer->numbers = layer->bottom[0].blob->is_numbers ? self->K : 0;
     const struct shape w = {2, {self->K, self->O}}, b = {1, {self->O}};
     rc = set_top(layer, setup, self->K, self->O, err);
     self->O = layer_own_of(layer, self->O);

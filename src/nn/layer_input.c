@@ -142,6 +142,7 @@ static int setup_values(struct layer *layer, size_t i, const struct field *field
         return rc;
     if (field && field->is_integer)
         top->dtype = DTYPE_F32;
+    top->is_numbers = field && field->is_integer;
     top->is_borrowed = !field;
     /* One channel, or one pixel: both layouts are the same memory. */
     *part = (struct part){

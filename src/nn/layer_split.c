@@ -16,6 +16,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         const struct blob *x = layer->bottom[0].blob;
         rc = layer_top(layer, i, &x->shape, x->layout, err);
         layer->top[i]->is_labels = x->is_labels;
+        layer->top[i]->is_numbers = x->is_numbers;
         layer->top[i]->is_whole = x->is_whole;
     }
     return rc == OK ? layer_params_done(layer, err) : rc;

@@ -243,6 +243,15 @@ double net_flops(const struct net *net);
  * net has no loss. */
 size_t net_classes(const struct net *net);
 
+/* The first layer that has rows, or a loss that has scores, for fewer than `numbers` integers from
+ * the data layer: its name, which the net owns, and how many it has. false: there is none. */
+struct net_shortage {
+    const char *layer;
+    size_t has;
+    bool is_loss;
+};
+bool net_lacks(const struct net *net, size_t numbers, struct net_shortage *out);
+
 /* Floats that recurrent layers carry for a record from one batch to the next: h, and of an LSTM c
  * behind it, of each layer in order of the file. 0: there are none. */
 size_t net_carried(const struct net *net);

@@ -342,6 +342,18 @@ size_t net_classes(const struct net *net)
     return net->classes;
 }
 
+bool net_lacks(const struct net *net, size_t numbers, struct net_shortage *out)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (layer->numbers == 0 || layer->numbers >= numbers)
+            continue;
+        *out = (struct net_shortage){layer->name, layer->numbers, layer->ops->is_loss};
+        return true;
+    }
+    return false;
+}
+
 size_t net_carried(const struct net *net)
 {
     return net->carried;

@@ -65,6 +65,7 @@ int recast_layer(struct layer *layer, const struct setup *setup, const struct sh
     if (rc != OK)
         return rc;
     layer->top[0]->is_labels = x->is_labels;
+    layer->top[0]->is_numbers = x->is_numbers;
     layer->top[0]->is_whole = x->is_whole;
     layer->in_place = recast_is_copy(&self->recast);
     layer->top[0]->over = layer->in_place ? x : NULL;

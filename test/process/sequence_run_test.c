@@ -353,6 +353,40 @@ static void test_a_learnt_text(void **state)
     REFUSED(t, "must be whole numbers", "sample", "one", "--length", "1.5");
 }
 
+/* Each of the net's 8 rows and 8 scores is for a character. */
+static void test_a_text_of_another_vocabulary(void **state)
+{
+    static const char digits[] = "hello world 0123";
+    struct tiny *t = *state;
+    struct process p;
+    FILE *f = tiny_open(t, "digits.txt");
+    for (int i = 0; i < 100; i++)
+        fputs(digits, f);
+    fclose(f);
+    tiny_write_changed(t, "rows.prototxt", net, "input_dim: 8", "input_dim: 12");
+    tiny_write_changed(t, "scores.prototxt", net, "num_output: 8 axis", "num_output: 12 axis");
+    static const char other[] = "train_data.text.path=digits.txt",
+                      test[] = "test_data.text.path=digits.txt";
+    REFUSED(t,
+            "train_data: the text has 12 characters, and the net's layer \"embed\" has rows for 8: "
+            "set its embed_param.input_dim to 12, or give the `vocabulary` of the text",
+            "train", "sequence.job", "--set", other, "--set", test, "--out", "other");
+    REFUSED(t,
+            "layer \"loss\" has scores for 8: set num_output of the layer that makes the scores to "
+            "12, or",
+            "train", "sequence.job", "--set", other, "--set", test, "--set",
+            "net.file=rows.prototxt");
+    REFUSED(t, "layer \"embed\" has rows for 8", "train", "sequence.job", "--set", other, "--set",
+            test, "--set", "net.file=scores.prototxt", "--set", "slices=2", "--strategy",
+            "allreduce");
+    REFUSED(t, "the text has 256 bytes, and the net's layer \"embed\" has rows for 8", "train",
+            "sequence.job", "--set", "train_data.text.unit=byte");
+    tiny_write_changed(t, "more.prototxt", net, "num_output: 8 axis", "num_output: 9 axis");
+    RUN(t, &p, "train", "sequence.job", "--set", "net.file=more.prototxt", "--out", "more", "--set",
+        "stop={steps:2}");
+    process_release(&p);
+}
+
 static void test_refusals(void **state)
 {
     struct tiny *t = *state;
@@ -405,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_steps_are_predicted),
         cmocka_unit_test(test_evaluations_draw_texts),
         cmocka_unit_test(test_a_learnt_text),
+        cmocka_unit_test(test_a_text_of_another_vocabulary),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
