@@ -138,4 +138,10 @@ const char *source_name(const struct source *source, size_t i, char out[SOURCE_N
  * long text is truncated. */
 const char *source_quote(const char *text, char *out, size_t room);
 
+/* Are its values numbers of things, as a text's are? No map changes those. */
+static inline bool source_is_numbers(const struct source *source)
+{
+    return source->is_integer && source->fields.n > 0;
+}
+
 #endif

@@ -201,7 +201,8 @@ static void suspect_pixels(struct driver *d)
     const Paceline__Data *data = d->job->train_data;
     bool mapped = data->scale != 1 || data->n_mean > 0 || (data->mean_file && data->mean_file[0]);
     float least, most;
-    if (mapped || net_normalises(d->data.ws->train) ||
+    if (mapped || source_is_numbers(d->data.corpus->set[SET_TRAIN].source) ||
+        net_normalises(d->data.ws->train) ||
         !find_range(&d->data.corpus->set[SET_TRAIN], &least, &most) || most < FAR)
         return;
     warn_if(&d->events, "pixels",

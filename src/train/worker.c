@@ -274,21 +274,25 @@ static int await_release(struct worker *w, int status, uint32_t reported)
 static void explain_divergence(struct worker *w)
 {
     double rate = (double)w->job->solver->base_lr, loss = w->learner.loss;
+    bool maps = !source_is_numbers(w->data.corpus->set[SET_TRAIN].source);
     const char *is = isnan(loss) ? "NaN" : isinf(loss) ? "infinite" : NULL;
     char number[32];
     if (job_takes_all(w->job)) {
-        err_set(&w->err, ERR_DIVERGED,
-                "step %llu: the loss of the model is not finite where the search begins: bring the "
-                "input near 0 (scale, mean), or begin with other weights",
-                (unsigned long long)w->learner.steps);
+        err_set(
+            &w->err, ERR_DIVERGED,
+            "step %llu: the loss of the model is not finite where the search begins: %sbegin with "
+            "other weights",
+            (unsigned long long)w->learner.steps,
+            maps ? "bring the input near 0 (scale, mean), or " : "");
         return;
     }
     if (!is)
         snprintf(number, sizeof number, "%.4g", loss);
     err_set(&w->err, ERR_DIVERGED,
             "step %llu: the model diverged (loss %s): lower the learning rate, solver.base_lr, now "
-            "%.6g (--lr %.6g), or bring the input near 0 (scale, mean)",
-            (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10);
+            "%.6g (--lr %.6g)%s",
+            (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10,
+            maps ? ", or bring the input near 0 (scale, mean)" : "");
 }
 
 /* Explain the error that ended the loop, with a remedy where the data or the machine is at fault.

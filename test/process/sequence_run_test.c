@@ -387,6 +387,29 @@ static void test_a_text_of_another_vocabulary(void **state)
     process_release(&p);
 }
 
+/* Bytes are large, and are no values that could be scaled. */
+static void test_no_advice_about_scale(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char *rows;
+    tiny_write_changed(t, "rows.prototxt", net, "input_dim: 8", "input_dim: 256");
+    rows = read_file_of(t, "rows.prototxt");
+    tiny_write_changed(t, "bytes.prototxt", rows, "num_output: 8 axis", "num_output: 256 axis");
+    free(rows);
+    RUN(t, &p, "train", "sequence.job", "--set", "train_data.text.unit=byte", "--set",
+        "net.file=bytes.prototxt", "--dry-run");
+    assert_null(strstr(p.err, "suspicious"));
+    process_release(&p);
+    static const char *const diverging[] = {"train", "sequence.job",        "--out", "diverged",
+                                            "--set", "solver.base_lr=1e38", NULL};
+    process_start(&p, t->folder, diverging);
+    process_wait(&p, REFUSAL_LIMIT_S);
+    if (p.code != 1 || !strstr(p.err, "the model diverged") || strstr(p.err, "scale"))
+        refusal_complain(&p, diverging, "expected a model that diverges");
+    process_release(&p);
+}
+
 static void test_refusals(void **state)
 {
     struct tiny *t = *state;
@@ -440,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_evaluations_draw_texts),
         cmocka_unit_test(test_a_learnt_text),
         cmocka_unit_test(test_a_text_of_another_vocabulary),
+        cmocka_unit_test(test_no_advice_about_scale),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
