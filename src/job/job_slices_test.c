@@ -63,6 +63,7 @@ static void test_slices_refuse_what_does_not_go_with_them(void **state)
         {"slices: 2 workers_min: 5 workers_max: 5", "workers: 5 with slices: 2"},
         {"slices: 2 workers_max: 6", "slices: the number of workers cannot change"},
         {"slices: 2 workers_min: 2 workers_max: 4", "slices: the number of workers cannot change"},
+        {"slices: 2 strategy { single {} }", "write --strategy allreduce"},
         {"slices: 2 strategy { easgd {} }", "slices: strategy easgd is not"},
         {"slices: 2 strategy { gossip {} }", "each at its own pace"},
         {"slices: 2 strategy { mpca {} }", "slices: strategy mpca is not"},

@@ -264,8 +264,10 @@ int job_finish_strategy(Paceline__Job *job, struct err *err)
         if (!job_is_alone(job))
             return err_set(err, ERR_INPUT,
                            "strategy.single: needs workers: 1, has %" PRIu32
-                           "; write --strategy sync, or another that is for several",
-                           job_workers_max(job));
+                           "; write --strategy %s",
+                           job_workers_max(job),
+                           job->slices > 1 ? "allreduce, or another that is for slices"
+                                           : "sync, or another that is for several");
         return OK;
     case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
     case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:

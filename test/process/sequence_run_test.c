@@ -419,6 +419,10 @@ static void test_refusals(void **state)
             "train.txt: has 1205 characters, and a window of 1205 with what follows it takes "
             "1206",
             "train", "sequence.job", "--set", "train_data.text.window=1205");
+    REFUSED(t,
+            "strategy.single: needs workers: 1, has 2; write --strategy allreduce, or another that "
+            "is for slices",
+            "train", "sequence.job", "--set", "slices=2");
     REFUSED(t, "train_data.streams: text.stride is set", "train", "sequence.job", "--set",
             "train_data.text.stride=1");
     tiny_write(t, "marks.prototxt",
