@@ -146,6 +146,11 @@ const Paceline__Data__Text *source_text_settled(const struct source *source)
     return source->ops == &ops ? ((const struct source_text *)source)->spec : NULL;
 }
 
+uint64_t source_text_units(const struct source *source)
+{
+    return source->ops == &ops ? ((const struct source_text *)source)->units : 0;
+}
+
 uint32_t source_text_values(const struct source *source)
 {
     const struct source_text *self = (const struct source_text *)source;

@@ -17,6 +17,9 @@ int source_text_open(const struct source_config *config, const Paceline__Data__T
 /* The spec with its unit, window and vocabulary, given or found. NULL: it is no text. */
 const Paceline__Data__Text *source_text_settled(const struct source *source);
 
+/* How many units it has, all together; 0: it is no text. */
+uint64_t source_text_units(const struct source *source);
+
 /* The numbers of units are below it; 0: it is no text. */
 uint32_t source_text_values(const struct source *source);
 

@@ -2,10 +2,14 @@
 
 #include "base/hash.h"
 #include "data/record_cache.h"
+#include "data/source_text.h"
 #include "job/job.h"
 #include "job/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *corpus_set_name(enum corpus_set set)
 {
@@ -123,14 +127,32 @@ int corpus_settle(const struct corpus *corpus, Paceline__Job *job, struct err *e
                                       : rc;
 }
 
+/* The records of a text are few where its window is long. */
+static void explain_records(const struct source *source, struct err *err)
+{
+    const Paceline__Data__Text *text = source_text_settled(source);
+    size_t n = strlen(err->text);
+    if (text)
+        snprintf(err->text + n, sizeof err->text - n,
+                 ", or write a shorter text.window: each record has %" PRIu32 " of the %" PRIu64
+                 " %s that %.200s has",
+                 text->window, source_text_units(source),
+                 text->unit == PACELINE__DATA__TEXT__UNIT__byte ? "bytes" : "characters",
+                 text->path);
+}
+
 /* Take the validation set out of the training set, or, where the driver has records for it alone,
  * none out of a worker's. */
 static int open_validation(const struct source_config *config, const Paceline__Job *job,
                            struct corpus *corpus, struct err *err)
 {
     struct dataset *train = &corpus->set[SET_TRAIN], *validation = &corpus->set[SET_VALIDATION];
-    if (!job->driver_validates)
-        return dataset_split(train, job->validation, job->seed, validation, err);
+    if (!job->driver_validates) {
+        int rc = dataset_split(train, job->validation, job->seed, validation, err);
+        if (rc == ERR_INPUT)
+            explain_records(corpus->train_source, err);
+        return rc;
+    }
     return config->only_training ? OK : dataset_copy(train, validation, err);
 }
 

@@ -420,6 +420,10 @@ static void test_refusals(void **state)
             "1206",
             "train", "sequence.job", "--set", "train_data.text.window=1205");
     REFUSED(t,
+            "validation: 20 held out of 1 records leave none to train; hold out fewer, or write a "
+            "shorter text.window: each record has 1204 of the 1205 characters that ",
+            "train", "sequence.job", "--set", "train_data.text.window=1204");
+    REFUSED(t,
             "strategy.single: needs workers: 1, has 2; write --strategy allreduce, or another that "
             "is for slices",
             "train", "sequence.job", "--set", "slices=2");
