@@ -64,7 +64,8 @@ struct phased_lane {
     bool as_leaf;          /* and it does what a leaf does */
     uint64_t given;        /* τ of this node's own contribution to the exchange under way */
     struct transfers transfers;
-    _Atomic uint64_t flushed; /* node->asked before its last flush began */
+    uint64_t flushing;        /* node->asked before this exchange began; 0: it is no flush */
+    _Atomic uint64_t flushed; /* that of the last flush which copies of the model contain */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; PHASED_NONE: none may be */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */

@@ -208,10 +208,18 @@ void phased_spare_held(struct phased_lane *lane)
     swap_held(lane, &lane->slot.x);
 }
 
+/* A flush counts when copies of the model contain it. */
+static void record_flush(struct phased_lane *lane)
+{
+    if (lane->flushing > 0)
+        atomic_store(&lane->flushed, lane->flushing);
+}
+
 /* Training may adopt the newest result, and from then on reads no older one. */
 static int publish_result(struct phased_lane *lane)
 {
     atomic_store(&lane->arrived, lane->exchange.completed);
+    record_flush(lane);
     world_raise(lane->node->world, SIGNAL_PHASED);
     int rc = group_wait(lane->node->group, SIGNAL_PHASED, reads_newest, lane, WORLD_FOREVER);
     phased_spare_held(lane);
@@ -347,8 +355,8 @@ static int take_turn(struct phased_lane *lane)
         mine.flush_votes = asked > atomic_load(&node->answered);
         rc = exchange_run(&lane->exchange, &mine);
     }
-    if (rc == OK && flushes && exchange_result_meta(&lane->exchange)->weight > 0)
-        atomic_store(&lane->flushed, asked);
+    flushes &= rc == OK && exchange_result_meta(&lane->exchange)->weight > 0;
+    lane->flushing = flushes ? asked : 0;
     if (rc == OK)
         rc = end_turn(lane);
     if (rc == OK && all_have_stopped(lane))
@@ -463,9 +471,10 @@ bool phased_owes(struct phased_node *node, bool due)
         return false;
     if (flush->on && all_have_flushed(node)) {
         strategy_flush_end(flush, now);
+    } else if (!flush->on) { /* and the copy is made: lanes may complete many exchanges meanwhile */
         atomic_store(&node->answered, atomic_load(&node->asked));
-    } else if (due && !flush->on && strategy_flush_begin(flush, now)) {
-        atomic_fetch_add(&node->asked, 1);
+        if (due && strategy_flush_begin(flush, now))
+            atomic_fetch_add(&node->asked, 1);
     }
     return flush->on || !due;
 }
@@ -473,6 +482,7 @@ bool phased_owes(struct phased_node *node, bool due)
 void phased_lane_commit(struct phased_lane *lane)
 {
     phased_part_commit(lane);
+    record_flush(lane);
     atomic_store(&lane->prepared, false);
     world_raise(lane->node->world, SIGNAL_PHASED);
 }

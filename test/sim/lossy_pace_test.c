@@ -161,6 +161,9 @@ static void play_run(struct tiny *t, const char *strategy, const char *wire, con
     "node { count: 2 } node { speed: 0.6 } node { speed: 1.4 }\n" \
     "step_seconds: 0.004 link { mbit: 100 }\n"
 
+/* A lane has a result long before training may adopt it. */
+#define SLOW_COPIES SIM_CALM "costs { copy_gb_s: 0.005 }\n"
+
 static void test_a_checkpoint_lacks_nothing(void **state)
 {
     play_run(*state, "strategy.pace={ gamma: 0 shards: 3 }", "topk64", SIM_CALM);
@@ -169,6 +172,9 @@ static void test_a_checkpoint_lacks_nothing(void **state)
              SIM_CALM);
     play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 3 }", "topk64",
              UNEQUAL);
+    play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 4 }", "topk64",
+             SLOW_COPIES);
+    play_run(*state, "strategy.pace={ gamma: 0 shards: 4 }", "topk64", SLOW_COPIES);
 }
 
 int main(void)
