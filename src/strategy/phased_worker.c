@@ -349,7 +349,7 @@ int phased_worker(struct member *m)
         if (rc == OK)
             rc = take_step(w);
         if (w->node.settings.symmetric)
-            m->owes = phased_owes(&w->node, m->checkpoint_due(m));
+            m->owes = phased_owes(&w->node, m->checkpoint_due(m) && speaks_for_all(m));
         if (rc == OK)
             rc = strategy_async_stepped(m);
         if (rc == OK)
