@@ -335,6 +335,12 @@ static bool all_have_stopped(const struct phased_lane *lane)
     return meta->stop_votes == members_count(&meta->participants);
 }
 
+static void count_flush(struct phased_lane *lane)
+{
+    const struct exchange_cost *cost = &lane->exchange.cost;
+    atomic_fetch_add(&lane->node->flush_ns, (int64_t)(1e9 * (cost->seconds - cost->waited_s)));
+}
+
 static int take_turn(struct phased_lane *lane)
 {
     struct phased_node *node = lane->node;
@@ -355,6 +361,8 @@ static int take_turn(struct phased_lane *lane)
         mine.flush_votes = asked > atomic_load(&node->answered);
         rc = exchange_run(&lane->exchange, &mine);
     }
+    if (rc == OK && flushes)
+        count_flush(lane);
     flushes &= rc == OK && exchange_result_meta(&lane->exchange)->weight > 0;
     lane->flushing = flushes ? asked : 0;
     if (rc == OK)
@@ -470,7 +478,7 @@ bool phased_owes(struct phased_node *node, bool due)
     if (node->lane[0].exchange.residual[0].n == 0)
         return false;
     if (flush->on && all_have_flushed(node)) {
-        strategy_flush_end(flush, now);
+        strategy_flush_end(flush, now, atomic_exchange(&node->flush_ns, 0));
     } else if (!flush->on) { /* and the copy is made: lanes may complete many exchanges meanwhile */
         atomic_store(&node->answered, atomic_load(&node->asked));
         if (due && strategy_flush_begin(flush, now))

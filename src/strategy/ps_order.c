@@ -32,6 +32,10 @@ void ps_set_use(struct ps_server *s, struct ps_server_client *g, enum ps_use use
         link_turns_end(&s->in, &g->in, g->push.status == OK ? g->bytes : 0, now);
     if (g->use == USE_COPY)
         link_turns_end(&s->out, &g->out, g->part.status == OK ? g->bytes : 0, now);
+    if (g->use == USE_ARRIVES && g->flushes && --s->f32_pushes == 0)
+        s->f32_ns += now - s->f32_since;
+    if (use == USE_ARRIVES && g->flushes && s->f32_pushes++ == 0)
+        s->f32_since = now;
     if (use == USE_ARRIVES)
         link_turns_begin(&s->in, &g->in, g->bytes, now);
     if (use == USE_COPY)
@@ -332,7 +336,7 @@ static bool has_flushed(const struct ps_server *s)
 void ps_end_flush(struct ps_server *s)
 {
     if (s->flush.on)
-        strategy_flush_end(&s->flush, world_now(s->world));
+        strategy_flush_end(&s->flush, world_now(s->world), s->f32_ns);
     s->requester = WORLD_ANY;
 }
 
@@ -531,6 +535,7 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
         ps_end_flush(s);
     } else if (due && !s->flush.on) {
         s->flushed = (struct members){{0}};
+        s->f32_ns = 0;
         if (!strategy_flush_begin(&s->flush, now))
             s->requester = WORLD_ANY;
     }

@@ -130,6 +130,8 @@ struct ps_server {
     double clock_value;          /* of the rate, in that state, */
     uint64_t departed;           /* and how many workers with pushes in it are gone */
     struct strategy_flush flush; /* before a checkpoint, */
+    uint32_t f32_pushes;         /* those that arrive for one, */
+    int64_t f32_since, f32_ns;   /* since when, and how long in this flush until then; */
     uint32_t requester;          /* which this worker makes (WORLD_ANY: none); */
     struct members flushed;      /* and the workers that have owed nothing since it began */
     struct driver_part *leader;  /* the driver part; NULL: on a worker */

@@ -352,10 +352,10 @@ bool strategy_flush_begin(struct strategy_flush *flush, int64_t now)
     return flush->on;
 }
 
-void strategy_flush_end(struct strategy_flush *flush, int64_t now)
+void strategy_flush_end(struct strategy_flush *flush, int64_t now, int64_t took)
 {
     flush->on = false;
-    flush->took = now - flush->begun;
+    flush->took = took;
     flush->ended = now;
 }
 

@@ -92,13 +92,13 @@ enum { STRATEGY_SIGNAL_FIRST = 4, STRATEGY_SIGNAL_LAST = 29 };
 /* Flushes without an exchange of all members. */
 struct strategy_flush {
     bool on;
-    int64_t begun, ended, took; /* ns */
+    int64_t begun, ended, took; /* ns; `took`: of it the time that f32 took on the link */
 };
 
 /* Begin one, unless the last one took more than a twentieth of the time since then, as
  * exchange_may_flush. Returns flush->on. */
 bool strategy_flush_begin(struct strategy_flush *flush, int64_t now);
-void strategy_flush_end(struct strategy_flush *flush, int64_t now);
+void strategy_flush_end(struct strategy_flush *flush, int64_t now, int64_t took);
 
 /* A worker as its strategy sees it. */
 struct member {

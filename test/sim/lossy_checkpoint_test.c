@@ -226,6 +226,14 @@ static void test_a_checkpoint_lacks_nothing(void **state)
     }
 }
 
+/* A flush that waits for steps costs no more than its vectors take. */
+static void test_long_steps_need_no_rest(void **state)
+{
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        play_run(*state, strategies[i], "topk64",
+                 "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n");
+}
+
 /* A worker's last push delivers what it owes. */
 static void test_a_leaving_worker_delivers(void **state)
 {
@@ -239,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint_lacks_nothing),
+        cmocka_unit_test(test_long_steps_need_no_rest),
         cmocka_unit_test(test_a_leaving_worker_delivers),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -164,6 +164,9 @@ static void play_run(struct tiny *t, const char *strategy, const char *wire, con
 /* A lane has a result long before training may adopt it. */
 #define SLOW_COPIES SIM_CALM "costs { copy_gb_s: 0.005 }\n"
 
+/* A flush that waits for steps costs no more than its vectors take. */
+#define LONG_STEPS "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n"
+
 static void test_a_checkpoint_lacks_nothing(void **state)
 {
     play_run(*state, "strategy.pace={ gamma: 0 shards: 3 }", "topk64", SIM_CALM);
@@ -175,6 +178,9 @@ static void test_a_checkpoint_lacks_nothing(void **state)
     play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 4 }", "topk64",
              SLOW_COPIES);
     play_run(*state, "strategy.pace={ gamma: 0 shards: 4 }", "topk64", SLOW_COPIES);
+    play_run(*state, "strategy.pace={ gamma: 0 shards: 3 }", "topk64", LONG_STEPS);
+    play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 3 }", "topk64",
+             LONG_STEPS);
 }
 
 int main(void)
