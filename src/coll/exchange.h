@@ -162,6 +162,10 @@ struct exchange {
     /* Values that a lossy codec has lost and this member has not sent yet: after the last exchange,
      * and in the one under way. Not used with f32, nor with states. */
     struct vec residual[2];
+    /* Of a split exchange: where residuals are of results; elsewhere they are of sums, which were
+     * divided by this weight at last. */
+    struct range owned;
+    double owned_weight;
     double flush_s;     /* seconds that the last exchange by flush votes took; 0: there was none */
     int64_t flushed_at; /* and when it ended, on the world's clock */
 };

@@ -1,6 +1,7 @@
 #include "coll/split.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "coll/coll_meta.h"
 #include "coll/lossy.h"
 #include "world/trace.h"
@@ -105,6 +106,26 @@ static struct range owned_range(const struct exchange *e, const struct coll *c)
     return (struct range){from, schedule_cut(e->n_floats, parts, me + 1) - from};
 }
 
+static void scale_beyond(struct vec *x, double times, struct range r, struct range but)
+{
+    size_t end = r.from + r.len, first = min_size(end, but.from),
+           last = max_size(r.from, but.from + but.len);
+    if (first > r.from)
+        vec_scale(x, (float)times, (struct range){r.from, first - r.from});
+    if (end > last)
+        vec_scale(x, (float)times, (struct range){last, end - last});
+}
+
+/* A new view moves the own part: what is owed in it becomes one of results, and the reverse. */
+static void move_owned(struct exchange *e, struct range own)
+{
+    for (int i = 0; i < 2 && e->residual[i].n > 0 && e->owned_weight > 0; i++) {
+        scale_beyond(&e->residual[i], 1.0 / e->owned_weight, own, e->owned);
+        scale_beyond(&e->residual[i], e->owned_weight, e->owned, own);
+    }
+    e->owned = own;
+}
+
 /* Beyond that part residuals are of sums. */
 static void pay_sums(const struct exchange *e, const struct coll *c, struct vec *x,
                      struct vec *residual)
@@ -201,6 +222,7 @@ int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta,
     c->patient = true;
     c->stripes = e->config.stripes;
     int rc = plan_for(e, c);
+    move_owned(e, owned_range(e, c));
     if (rc == OK)
         rc = reduce_sums(e, c, x, owed, meta, merge_meta);
     if (rc == OK)
@@ -209,6 +231,8 @@ int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta,
         rc = broadcast_result(e, c, x, owed);
     if (rc == OK && exchange_next_flushes(e) && meta->weight == 0)
         take_sums_back(e, c);
+    if (rc == OK && meta->weight > 0)
+        e->owned_weight = meta->weight;
     c->patient = false;
     return rc;
 }

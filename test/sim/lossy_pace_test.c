@@ -17,6 +17,12 @@ static struct seen {
     uint32_t lanes;
     float result[LANES][EXCHANGES][FLOATS];
     double owed[LANES][EXCHANGES];
+    /* What a worker owes, as of the last event, and values whose unit has changed since. */
+    struct {
+        struct range owned;
+        float residual[FLOATS];
+    } before[NODES][LANES];
+    int to_results, to_sums;
 } seen;
 
 static uint32_t place_of(uint32_t node)
@@ -42,6 +48,31 @@ static void look_at(const struct exchange *e, uint64_t n)
     memcpy(seen.result[e->lane][n], e->result[n & 1].at, e->n_floats * sizeof(float));
 }
 
+static bool is_within(size_t i, struct range r)
+{
+    return i >= r.from && i < r.from + r.len;
+}
+
+/* Units differ by the weight of the last result. */
+static void look_at_units(const struct exchange *e, uint32_t p)
+{
+    const struct vec *residual = &e->residual[e->completed & 1];
+    float weight = (float)exchange_result_meta(e)->weight,
+          *before = seen.before[p][e->lane].residual;
+    struct range had = seen.before[p][e->lane].owned;
+    bool moved = had.from != e->owned.from || had.len != e->owned.len;
+    for (size_t i = 0; moved && i < residual->n && weight > 0; i++) {
+        bool now = is_within(i, e->owned), was = is_within(i, had);
+        float times = now == was ? 1 : now ? 1 / weight : weight;
+        assert_true(fabsf(residual->at[i] - before[i] * times) <= 1e-5f * fabsf(residual->at[i]));
+        seen.to_results += now && !was && before[i] != 0;
+        seen.to_sums += was && !now && before[i] != 0;
+    }
+    seen.before[p][e->lane].owned = e->owned;
+    if (residual->n > 0)
+        memcpy(before, residual->at, residual->n * sizeof *before);
+}
+
 /* After each event: exchanges that have been completed. */
 static void on_event(void *user, uint32_t node)
 {
@@ -52,6 +83,8 @@ static void on_event(void *user, uint32_t node)
     for (uint32_t p = 0; p <= NODES; p++)
         for (uint32_t i = 0; i < seen.lanes; i++) {
             const struct exchange *e = seen.exchange[p][i];
+            if (e && p < NODES && e->config.split == EXCHANGE_AT_OWNERS)
+                look_at_units(e, p);
             if (!e || e->completed == seen.completed[p][i])
                 continue;
             seen.completed[p][i] = e->completed;
@@ -183,10 +216,22 @@ static void test_a_checkpoint_lacks_nothing(void **state)
              LONG_STEPS);
 }
 
+/* Parts of other owners move: what is owed in one that becomes a worker's own is owed to results
+ * from then on, and the reverse, but it is no less and no more. */
+static void test_a_death_moves_what_is_owed(void **state)
+{
+    play_run(*state, "strategy.pace={ gamma: 0 coordination: symmetric shards: 3 }", "topk64",
+             SIM_CALM "fault { at: 0.3 kill: 1 }");
+    print_message("        %d values become owed to results, %d to sums\n", seen.to_results,
+                  seen.to_sums);
+    assert_true(seen.to_results > 20 && seen.to_sums > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint_lacks_nothing),
+        cmocka_unit_test(test_a_death_moves_what_is_owed),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
