@@ -228,10 +228,12 @@ static void number_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     c->sending = ++c->pushed;
     struct ps_push *push = &c->push[c->pushed % c->kept];
-    bool last = c->leaves || group_is_leaving(c->m->group);
+    struct group *group = c->m->group;
+    bool last = c->leaves || group_is_leaving(group) || atomic_load(&group->stop);
+    bool may = c->residual.n > 0 && c->m->job->reject != PACELINE__JOB__REJECT__outliers;
     push->lost = lost;
     push->samples = samples;
-    push->flushes = c->residual.n > 0 && !lost && (last || c->ok.flags & PS_FLUSH);
+    push->flushes = may && !lost && (last || c->ok.flags & PS_FLUSH);
 }
 
 /* c->out from `from` on becomes the gradient, and behind it s, as far as it was not yet. */

@@ -170,14 +170,15 @@ static void judge_checkpoints(const struct rundir *dir, const struct net *net)
     }
 }
 
-static void play_run(struct tiny *t, const char *strategy, const char *wire, const char *cluster)
+static void play_until(struct tiny *t, const char *stop, const char *strategy, const char *wire,
+                       const char *cluster)
 {
     struct ground g;
     struct rundir dir;
     struct err err = {0};
     char out[256], lossy[64];
     snprintf(lossy, sizeof lossy, "collective.wire=%s", wire);
-    const char *const set[] = {"stop={ epochs: 40 }",
+    const char *const set[] = {stop,
                                "validation=0",
                                "checkpoint.every_seconds=0.7",
                                "solver={ base_lr: 0.05 lr_policy: 'fixed' }",
@@ -201,6 +202,11 @@ static void play_run(struct tiny *t, const char *strategy, const char *wire, con
     judge_checkpoints(&dir, g.ws->train);
     rundir_close(&dir);
     ground_close(&g);
+}
+
+static void play_run(struct tiny *t, const char *strategy, const char *wire, const char *cluster)
+{
+    play_until(t, "stop={ epochs: 40 }", strategy, wire, cluster);
 }
 
 #define UNEQUAL                                                   \
@@ -243,12 +249,20 @@ static void test_a_leaving_worker_delivers(void **state)
              UNEQUAL "fault { at: 0.333 leave: 2 }");
 }
 
+/* So does one that begins when the run has been stopped. */
+static void test_a_stop_delivers(void **state)
+{
+    for (size_t i = 2; i < 5; i++)
+        play_until(*state, "stop={ seconds: 2 }", strategies[i], "topk64", SIM_CALM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint_lacks_nothing),
         cmocka_unit_test(test_long_steps_need_no_rest),
         cmocka_unit_test(test_a_leaving_worker_delivers),
+        cmocka_unit_test(test_a_stop_delivers),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
