@@ -132,6 +132,8 @@ static int keep_state(struct ps_client *c)
     }
     if (is_delivered(c))
         set_delivery(c, PS_DELIVERED);
+    else if (c->delivery == PS_DELIVERED)
+        set_delivery(c, PS_OWES);
     state->version = c->ok.version = state->header.version;
     state->here = true;
     c->m->model.updates = state->header.number;
@@ -427,7 +429,9 @@ static int resume_pushing(struct ps_client *c, const struct ps_message *message)
                                 .flags = undecided ? 0 : c->ok.flags & PS_STOP, /* it was told */
                                 .node = c->m->world->self};
     for (size_t i = 0; i < c->port.placement.shards; i++)
-        c->link[i].copied = 0; /* orders count from the state again */
+        c->link[i].copied = 0;  /* orders count from the state again */
+    if (c->delivery == PS_ASKS) /* the OK of a push that is sent again is no reply */
+        set_delivery(c, PS_OWES);
     c->repeat = undecided;
     c->sending = message->number + 1;
     if (undecided)

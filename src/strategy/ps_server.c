@@ -105,6 +105,7 @@ static int on_loss(struct ps_server *s, uint32_t node)
     s->done[node] = 0;
     s->refused[node] = 0;
     members_remove(&s->outliers, node);
+    members_remove(&s->flushed, node);
     return on_worker_gone(s, node, true);
 }
 
