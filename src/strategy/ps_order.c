@@ -520,6 +520,14 @@ static int report_dropped(struct ps_server *s, const struct ps_decision *d)
     return rc;
 }
 
+/* Has it taken longer than the time between checkpoints? A worker is much slower than others. */
+static bool is_overdue(const struct ps_server *s, int64_t now)
+{
+    const double usual = 30;
+    double every = s->config.clock.job->checkpoint->every_seconds;
+    return world_seconds(now - s->flush.begun) > (every > 0 ? every : usual);
+}
+
 /* A checkpoint is due: until all that train have pushed what they owe, each pushes as f32, so that
  * none owes anything when the last of them has. If a worker makes the checkpoint, it fetches its
  * state before others round again. */
@@ -532,6 +540,9 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
         if (s->client[p]->flushes || s->client[p]->bad)
             members_add(&s->flushed, p);
     if (s->leader && has_flushed(s)) {
+        ps_end_flush(s);
+    } else if (s->flush.on && is_overdue(s, now)) {
+        s->f32_ns = now - s->flush.begun; /* the next one rests for longer */
         ps_end_flush(s);
     } else if (due && !s->flush.on) {
         s->flushed = (struct members){{0}};

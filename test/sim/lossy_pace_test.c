@@ -17,7 +17,7 @@ static struct seen {
     uint32_t lanes;
     float result[LANES][EXCHANGES][FLOATS];
     double owed[LANES][EXCHANGES];
-    /* What a worker owes, as of the last event, and values whose unit has changed since. */
+    /* A worker's residuals as of the last event, and values whose unit has changed since. */
     struct {
         struct range owned;
         float residual[FLOATS];

@@ -53,6 +53,23 @@ static void test_flushes_survive(void **state)
     }
 }
 
+/* A checkpoint does not wait for long for a worker that hardly pushes. */
+static void test_a_slow_worker_holds_up_no_checkpoint(void **state)
+{
+    static const char *const asp[] = {"strategy.downpour={n_push:2 n_fetch:2}",
+                                      "strategy.ps={consistency:asp colocated:true}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct sim_run r = {0};
+        SIM(*state,
+            "node { count: 3 } node { speed: 0.004 } step_seconds: 0.004 link { mbit: 100 }\n", &r,
+            asp[i], "collective.wire=topk16", "workers=4", "stop={ epochs: 40 }",
+            "checkpoint.every_seconds=0.1", "solver={base_lr:0.05 lr_policy:'fixed'}");
+        int checkpoints = run_count(r.dir, "checkpoint", NULL, NULL);
+        print_message("    %s: %d checkpoints in %.1f s\n", asp[i], checkpoints, r.report.wall_s);
+        assert_true(checkpoints > 5 * r.report.wall_s);
+    }
+}
+
 /* A run that resumes, also with fewer workers, ends as well as one that was not broken off. */
 static void test_other_workers_resume(void **state)
 {
@@ -89,6 +106,7 @@ int main(void)
         cmocka_unit_test(test_lossy_runs_survive),
         cmocka_unit_test(test_other_workers_resume),
         cmocka_unit_test(test_flushes_survive),
+        cmocka_unit_test(test_a_slow_worker_holds_up_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
