@@ -269,11 +269,26 @@ void ps_client_push_from(struct ps_client *c, uint64_t samples, size_t from)
     async_sender_send_from(&c->push_sender, shard);
 }
 
+/* The parts of a lost push that were sent have delivered nothing: what they were beyond the
+ * gradient is owed again. */
+static void take_parts_back(struct ps_client *c)
+{
+    for (size_t i = atomic_load(&c->push_sender.from);
+         c->residual.n > 0 && i < c->port.placement.shards; i++) {
+        struct range r = {c->link[i].range.from, c->link[i].layout.x};
+        vec_axpy(&c->residual, 1.0f, &c->out, r);
+        vec_axpy(&c->residual, -1.0f, &c->m->learner->dx, r);
+        if (!vec_finite(&c->residual, r))
+            vec_fill(&c->residual, r, 0.0f);
+    }
+}
+
 /* The rest of an open push. */
 static int close_push(struct ps_client *c, bool lost)
 {
     c->early = false;
     if (lost) {
+        take_parts_back(c);
         ps_lose_push(c);
     } else {
         fill_push(c, 0);

@@ -7,20 +7,44 @@
 
 /* `ps` and the table of strategies, with a worker that pushes NaN. */
 static int planted_push(struct ps_client *c, uint64_t samples, bool lost);
+static void planted_push_from(struct ps_client *c, uint64_t samples, size_t from);
 extern const struct strategy_ops planted_ps;
 
-#define strategy_ps    planted_ps
-#define ps_client_push planted_push
+#define strategy_ps         planted_ps
+#define ps_client_push      planted_push
+#define ps_client_push_from planted_push_from
 
 #include "strategy/ps.c"
 #include "strategy/strategy.c"
 
 #undef ps_client_push
+#undef ps_client_push_from
 
 static struct {
     bool nan, lost;
     uint32_t node, all_from; /* this one's second push; or all from some push on */
 } plant;
+
+/* A worker's residual before its push, and how much a lost one has changed it. */
+static struct {
+    float before[2048];
+    int lost;
+    double apart;
+} owed;
+
+static void planted_push_from(struct ps_client *c, uint64_t samples, size_t from)
+{
+    if (c->m->world->self == plant.node && !ps_client_is_early(c))
+        memcpy(owed.before, c->residual.at, c->residual.n * sizeof(float));
+    ps_client_push_from(c, samples, from);
+}
+
+static void compare_owed(const struct ps_client *c)
+{
+    owed.lost++;
+    for (size_t i = 0; i < c->residual.n; i++)
+        owed.apart = fmax(owed.apart, fabs((double)(c->residual.at[i] - owed.before[i])));
+}
 
 static int planted_push(struct ps_client *c, uint64_t samples, bool lost)
 {
@@ -31,7 +55,11 @@ static int planted_push(struct ps_client *c, uint64_t samples, bool lost)
     float *at = ps_client_is_early(c) ? c->m->learner->dx.at : &c->out.at[c->out.n / 2];
     if (here && plant.nan)
         *at = (float)NAN;
-    return ps_client_push(c, samples, lost || (here && plant.lost));
+    bool early = ps_client_is_early(c);
+    int rc = ps_client_push(c, samples, lost || (here && plant.lost));
+    if (here && plant.lost && early)
+        compare_owed(c);
+    return rc;
 }
 
 static const char calm[] = "node { count: 2 } node { speed: 0.6 } node { speed: 1.4 }\n"
@@ -226,6 +254,26 @@ static void test_what_is_no_number_is_left_out(void **state)
     }
 }
 
+/* A push that is lost when parts of it have left delivers nothing of what its worker owed. */
+static void test_a_lost_push_is_owed_again(void **state)
+{
+    const char *const set[] = {"stop.steps=4", "validation=0",
+                               "strategy.ps={ consistency: bsp servers: 2 }",
+                               "collective.wire=topk64", NULL};
+    struct ground g;
+    struct sim_train t = {.ground = &g, .cluster = calm};
+    ground_open(&g, *state, set);
+    owed.lost = 0;
+    plant.lost = true;
+    plant.node = 2;
+    sim_train_play(&t);
+    plant.lost = false;
+    assert_int_equal(t.rc, OK);
+    print_message("    owes %g more or less\n", owed.apart);
+    assert_true(owed.lost == 1 && owed.apart < 1e-6);
+    ground_close(&g);
+}
+
 /* If no worker has a finite model any more, the run reports this. */
 static void test_when_all_is_lost_the_run_ends(void **state)
 {
@@ -256,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_most_advanced_server_passes_on_orders),
         cmocka_unit_test(test_two_die_and_the_others_go_on),
         cmocka_unit_test(test_what_is_no_number_is_left_out),
+        cmocka_unit_test(test_a_lost_push_is_owed_again),
         cmocka_unit_test(test_when_all_is_lost_the_run_ends),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
