@@ -1,6 +1,6 @@
 /* A model in slices between real processes: the whole model's training, and the bits of the
  * simulation; the end of a run that loses a slice; and what is refused before the start. */
-#include "real_run.h"
+#include "machines.h"
 #include "refusal.h"
 #include "sliced_job.h"
 
@@ -65,6 +65,13 @@ static void test_slices_of_units_train_as_the_whole_model(void **state)
 {
     expect_same(*state, "net.file=sequence.prototxt", "slices_from=lstm", "slices_to=ip");
     expect_same(*state, "net.file=states.prototxt", "slices_from=data", "slices_to=ip");
+}
+
+/* Feature maps, with layers by channel and the state of one of them. */
+static void test_slices_of_maps_train_as_the_whole_model(void **state)
+{
+    tiny_write(*state, "channels.prototxt", sliced_channels);
+    expect_same(*state, "net.file=channels.prototxt", "slices_from=conv", "slices_to=ip");
 }
 
 static void test_slices_of_one_layer_have_its_bits(void **state)
@@ -223,26 +230,104 @@ static void test_replicas_train_as_replicas(void **state)
     }
 }
 
-/* Of two replicas one slice is killed, and the command starts another worker. */
+/* ---- a slice of two replicas is killed ---- */
+
+#define LATE_MAX_S  0.5
+#define WHOLE_MAX_S 2.0
+
+enum { EXCHANGES_MAX = 4096, EXCHANGES_BEFORE = 10, EXCHANGES_AFTER = 10 };
+
+struct exchanges {
+    int n;
+    double t[EXCHANGES_MAX], bytes[EXCHANGES_MAX];
+};
+
+static void read_exchanges(const char *dir, struct exchanges *x)
+{
+    char path[512], line[4096];
+    snprintf(path, sizeof path, "%s/events.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (x->n = 0; x->n < EXCHANGES_MAX && fgets(line, sizeof line, f);) {
+        cJSON *event = cJSON_Parse(line);
+        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind")), "exchange") == 0) {
+            x->t[x->n] = cJSON_GetObjectItem(event, "t")->valuedouble;
+            x->bytes[x->n++] = cJSON_GetObjectItem(event, "bytes")->valuedouble;
+        }
+        cJSON_Delete(event);
+    }
+    fclose(f);
+}
+
+/* A number of the nth such change of the membership. */
+static double read_change(const char *dir, const char *what, int nth, const char *key)
+{
+    cJSON *event = run_event(dir, "member", "what", what, nth);
+    assert_non_null(event);
+    double value = cJSON_GetObjectItem(event, key)->valuedouble;
+    cJSON_Delete(event);
+    return value;
+}
+
+/* A replica that has no step gathers nothing: an exchange with fewer bytes than those before the
+ * death is of one replica, and the next with as many is of both. */
+static void expect_soon(const char *dir)
+{
+    static struct exchanges x;
+    double dead = read_change(dir, "dead", 0, "t"), longest = 0;
+    int last = 0;
+    read_exchanges(dir, &x);
+    while (last + 1 < x.n && x.t[last + 1] <= dead)
+        last++;
+    assert_true(last >= EXCHANGES_BEFORE - 1 && last + 3 < x.n);
+    double usual = (x.t[last - 1] - x.t[1]) / (last - 2), all = x.bytes[1];
+    int alone = last, whole;
+    for (int i = last - 1; i <= last + 1; i++)
+        longest = fmax(longest, x.t[i + 1] - x.t[i]);
+    while (alone < x.n && x.bytes[alone] >= all)
+        alone++;
+    for (whole = alone; whole < x.n && x.bytes[whole] < all; whole++)
+        continue;
+    assert_true(whole < x.n);
+    print_message("    every %.4f s; one %.4f s late; whole again after %.4f s\n", usual,
+                  longest - usual, x.t[whole] - x.t[last - 1]);
+    assert_true(longest <= LATE_MAX_S + 4 * usual);
+    assert_true(x.t[whole] - x.t[last - 1] <= WHOLE_MAX_S + 4 * usual);
+}
+
+/* Of two replicas one slice is killed, and a worker that stands by takes its place. */
 static void test_a_killed_slice_is_replaced(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
+    struct process standby;
     pid_t worker[PROCESS_CHILDREN_MAX];
-    START(t, &r, "--unset", "workers", "--set", "slices=2", "--set", "workers_min=4", "--set",
-          "workers_max=4", "--set", "strategy.allreduce={}", "--set", "pace=0.01", "--set",
-          "stop.steps=250", "--unset", "stop.epochs");
+    char address[32];
+    port_find(address);
+    START(t, &r, "--listen", address, "--unset", "workers", "--set", "slices=2", "--set",
+          "workers_min=4", "--set", "workers_max=4", "--set", "strategy.allreduce={}", "--set",
+          "pace=0.01", "--set", "stop.steps=100000", "--unset", "stop.epochs");
     real_workers(&r, 4, worker);
-    UNTIL(REAL_LIMIT_S, run_count(r.dir, "exchange", NULL, NULL) >= 10);
-    double killed = process_now();
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 1);
+    process_start(&standby, t->folder, (const char *const[]){"worker", "--join", address, NULL});
+    UNTIL(REAL_LIMIT_S, machines_log(&r.p, "worker 4 is at")); /* four are all: it waits */
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= EXCHANGES_BEFORE);
+    assert_int_equal(real_members(&r, "join"), 4);
     kill(worker[1], SIGKILL);
-    UNTIL(REAL_LIMIT_S, real_members(&r, "seated") == 1 && real_members(&r, "join") == 5);
-    print_message("    whole again after %.3f s\n", process_now() - killed);
-    process_wait(&r.p, REAL_LIMIT_S);
-    assert_int_equal(r.p.code, 0);
+    UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 5);
+    int joined = real_exchanges(&r);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) > joined + EXCHANGES_AFTER);
+    kill(r.p.pid, SIGINT);
+    real_end(&r, 130, "interrupted");
     process_release(&r.p);
+    process_wait(&standby, REAL_LIMIT_S);
+    process_release(&standby);
+    assert_int_equal(real_members(&r, "seated"), 1);
+    assert_int_equal(real_members(&r, "join"), 5);
+    assert_true(read_change(r.dir, "join", 4, "node") == 4); /* the one that stood by */
     assert_true(run_number(r.dir, "end", 0, "missed") <= 16);
     assert_true(run_is_finite(r.dir, "final.safetensors"));
+    expect_soon(r.dir);
 }
 
 static void test_slices_are_refused_before_the_start(void **state)
@@ -272,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_slices_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_a_range_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_units_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_of_maps_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_fast_kernels_take_slices),
         cmocka_unit_test(test_slices_have_room_for_their_part_alone),
