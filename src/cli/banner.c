@@ -63,9 +63,9 @@ static void print_records(const cJSON *start)
 
 static void print_step(const cJSON *start)
 {
-    char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
-    double workers = json_number(start, "nodes"), each = json_number(start, "batch"),
-           epoch = json_number(start, "steps_an_epoch");
+    char batch[NUMBER_BYTES], steps[NUMBER_BYTES], who[NUMBER_BYTES];
+    double workers = json_number(start, "nodes"), slices = json_number(start, "slices"),
+           each = json_number(start, "batch"), epoch = json_number(start, "steps_an_epoch");
     if (cJSON_HasObjectItem(start, "global_batch")) {
         const char *growth = json_text(start, "batch_growth");
         double all = json_number(start, "global_batch");
@@ -77,10 +77,15 @@ static void print_step(const cJSON *start)
             output_line("batch       grows from %s", growth);
         return;
     }
-    output_line("a step      %s record%s x %.0f worker%s, %s step%s an epoch",
-                grouped_digits(each, batch), number_plural(each, "s"), workers,
-                number_plural(workers, "s"), grouped_digits(epoch, steps),
-                number_plural(epoch, "s"));
+    double replicas = slices > 1 ? workers / slices : workers;
+    const char *plural = number_plural(replicas, "s");
+    if (slices > 1)
+        snprintf(who, sizeof who, "replica%s of %.0f slices", plural, slices);
+    else
+        snprintf(who, sizeof who, "worker%s", plural);
+    output_line("a step      %s record%s x %.0f %s, %s step%s an epoch",
+                grouped_digits(each, batch), number_plural(each, "s"), replicas, who,
+                grouped_digits(epoch, steps), number_plural(epoch, "s"));
 }
 
 static void print_solver(const cJSON *start)

@@ -330,6 +330,25 @@ static void test_a_killed_slice_is_replaced(void **state)
     expect_soon(r.dir);
 }
 
+/* `batch` records are a replica's. */
+static void test_the_command_names_slices_and_replicas(void **state)
+{
+    struct tiny *t = *state;
+    static const struct {
+        const char *workers, *line;
+    } runs[] = {{"2", "a step      16 records x 1 replica of 2 slices, 34 steps an epoch\n"},
+                {"4", "a step      16 records x 2 replicas of 2 slices, 17 steps an epoch\n"}};
+    for (int i = 0; i < 2; i++) {
+        struct process p;
+        RUN(t, &p, "train", t->job, "--dry-run", "--workers", runs[i].workers, "--set", "slices=2",
+            "--strategy", "allreduce");
+        assert_int_equal(p.code, 0);
+        if (!strstr(p.err, runs[i].line))
+            fail_msg("it said:\n%s", p.err);
+        process_release(&p);
+    }
+}
+
 static void test_slices_are_refused_before_the_start(void **state)
 {
     struct tiny *t = *state;
@@ -364,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_a_slice_is_killed),
         cmocka_unit_test(test_replicas_train_as_replicas),
         cmocka_unit_test(test_a_killed_slice_is_replaced),
+        cmocka_unit_test(test_the_command_names_slices_and_replicas),
         cmocka_unit_test(test_slices_are_refused_before_the_start),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
