@@ -291,10 +291,10 @@ static struct MHD_Daemon *start_daemon(struct page_server *server, const struct 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     struct MHD_Daemon *daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, answer_request, server, MHD_OPTION_SOCK_ADDR,
-        at ? at->ai_addr : NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PAGE_CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PAGE_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)PAGE_HEADER_BYTES_MAX, MHD_OPTION_END);
+        flags, 0, NULL, NULL, answer_request, server, MHD_OPTION_SOCK_ADDR, at ? at->ai_addr : NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)PAGE_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)PAGE_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PAGE_HEADER_BYTES_MAX,
+        MHD_OPTION_END);
     int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
