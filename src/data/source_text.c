@@ -24,7 +24,8 @@ struct source_text {
     bool open;
     uint32_t stride;
     uint64_t units;                /* in the file */
-    struct vocabulary *vocabulary; /* NULL: units are bytes */
+    struct vocabulary *vocabulary; /* NULL: units are bytes, */
+    uint32_t highest;              /* of which the file has none above it */
     uint64_t *index;               /* offsets of characters 0, EVERY, 2 EVERY, ... */
     size_t indexed, room;
 };
@@ -159,6 +160,13 @@ uint32_t source_text_values(const struct source *source)
     return self->vocabulary ? self->vocabulary->n : UINT8_MAX + 1;
 }
 
+uint32_t source_text_rows(const struct source *source)
+{
+    const struct source_text *self = (const struct source_text *)source;
+    return source->ops == &ops && !self->vocabulary ? self->highest + 1
+                                                    : source_text_values(source);
+}
+
 /* ---- all of the text ---- */
 
 /* It is read once, and in pieces. */
@@ -215,6 +223,15 @@ static int see_characters(struct scan *scan, bool last, struct err *err)
     return rc;
 }
 
+static void see_bytes(struct scan *scan)
+{
+    uint8_t highest = (uint8_t)scan->self->highest;
+    for (size_t i = 0; i < scan->left; i++)
+        highest = scan->bytes[i] > highest ? scan->bytes[i] : highest;
+    scan->self->highest = highest;
+    scan->left = 0;
+}
+
 static int scan_blocks(struct scan *scan, struct err *err)
 {
     const struct source_text *self = scan->self;
@@ -233,7 +250,7 @@ static int scan_blocks(struct scan *scan, struct err *err)
         if (self->vocabulary)
             rc = see_characters(scan, done == len, err);
         else
-            scan->left = 0;
+            see_bytes(scan);
         if (rc == OK)
             rc = open_watch_report(scan->config->watch, "bytes", done, len, err);
     }

@@ -23,4 +23,7 @@ uint64_t source_text_units(const struct source *source);
 /* The numbers of units are below it; 0: it is no text. */
 uint32_t source_text_values(const struct source *source);
 
+/* The same of the units that the text has: a net needs as many rows and scores. */
+uint32_t source_text_rows(const struct source *source);
+
 #endif

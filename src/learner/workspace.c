@@ -414,7 +414,7 @@ static int text_fits(const struct net *net, const struct dataset *set, const cha
 {
     struct net_shortage short_of;
     const Paceline__Data__Text *text = source_text_settled(set->source);
-    uint32_t units = source_text_values(set->source);
+    uint32_t units = source_text_rows(set->source);
     if (!text || !net_lacks(net, units, &short_of))
         return OK;
     bool bytes = text->unit == PACELINE__DATA__TEXT__UNIT__byte;
@@ -422,8 +422,8 @@ static int text_fits(const struct net *net, const struct dataset *set, const cha
         err, ERR_INPUT,
         "%s: the text has %u %s, and the net's layer \"%.64s\" has %s for %zu: set %s to "
         "%u, or give %s",
-        field, units, bytes ? "bytes" : "characters", short_of.layer,
-        short_of.is_loss ? "scores" : "rows", short_of.has,
+        field, units, bytes ? "values of bytes, from 0 to its highest" : "characters",
+        short_of.layer, short_of.is_loss ? "scores" : "rows", short_of.has,
         short_of.is_loss ? "num_output of the layer that makes the scores"
                          : "its embed_param.input_dim",
         units,

@@ -359,6 +359,7 @@ static void test_a_text_of_another_vocabulary(void **state)
     static const char digits[] = "hello world 0123";
     struct tiny *t = *state;
     struct process p;
+    char *rows;
     FILE *f = tiny_open(t, "digits.txt");
     for (int i = 0; i < 100; i++)
         fputs(digits, f);
@@ -379,8 +380,18 @@ static void test_a_text_of_another_vocabulary(void **state)
     REFUSED(t, "layer \"embed\" has rows for 8", "train", "sequence.job", "--set", other, "--set",
             test, "--set", "net.file=scores.prototxt", "--set", "slices=2", "--strategy",
             "allreduce");
-    REFUSED(t, "the text has 256 bytes, and the net's layer \"embed\" has rows for 8", "train",
-            "sequence.job", "--set", "train_data.text.unit=byte");
+    REFUSED(t,
+            "the text has 120 values of bytes, from 0 to its highest, and the net's layer "
+            "\"embed\" has rows for 8",
+            "train", "sequence.job", "--set", "train_data.text.unit=byte");
+    tiny_write_changed(t, "ascii.prototxt", net, "input_dim: 8", "input_dim: 120");
+    rows = read_file_of(t, "ascii.prototxt");
+    tiny_write_changed(t, "bytes.prototxt", rows, "num_output: 8 axis", "num_output: 120 axis");
+    free(rows);
+    RUN(t, &p, "train", "sequence.job", "--set", "train_data.text.unit=byte", "--set",
+        "net.file=bytes.prototxt", "--set", "test_data.text.unit=byte", "--out", "ascii", "--set",
+        "stop={steps:2}");
+    process_release(&p);
     tiny_write_changed(t, "more.prototxt", net, "num_output: 8 axis", "num_output: 9 axis");
     RUN(t, &p, "train", "sequence.job", "--set", "net.file=more.prototxt", "--out", "more", "--set",
         "stop={steps:2}");
