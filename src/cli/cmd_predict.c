@@ -400,8 +400,16 @@ static int predict_slice(pl_engine *engine, pl_team *team, void *prediction)
 /* An exit code, which is no status, comes from the processes that have slices. */
 static int predict_anyhow(pl_engine *engine, struct prediction *p)
 {
-    const struct predict_slices slices = {"predict", predict_slice, p, &p->place};
     struct predict_arguments *a = p->arguments;
+    const char *const options[] = {a->first,   a->maps,  a->scale, a->color,
+                                   a->kernels, a->input, a->batch};
+    const struct predict_slices slices = {"predict",
+                                          predict_slice,
+                                          p,
+                                          &p->place,
+                                          p->model.weights,
+                                          options,
+                                          sizeof options / sizeof *options};
     int rc = predict_slices_count(&p->model, a->slices_n, &a->slices_n);
     if (rc != PL_OK || a->slices_n == 1)
         return rc == PL_OK ? predict_records(engine, a, &p->model, NULL) : rc;

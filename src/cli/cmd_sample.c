@@ -157,8 +157,15 @@ static int print_sample(pl_engine *engine, pl_team *team, void *sampling)
 /* An exit code, which is no status, comes from the processes that have slices. */
 static int sample_anyhow(pl_engine *engine, struct sampling *s)
 {
-    const struct predict_slices slices = {"sample", print_sample, s, &s->place};
     const struct sample_arguments *a = &s->arguments;
+    const char *const options[] = {a->prime, a->length, a->temperature, a->seed, a->kernels};
+    const struct predict_slices slices = {"sample",
+                                          print_sample,
+                                          s,
+                                          &s->place,
+                                          s->model.weights,
+                                          options,
+                                          sizeof options / sizeof *options};
     size_t count;
     int rc = a->net ? predict_model_make(engine, a->net, a->weights, &s->model)
                     : predict_model_find(engine, "sample", a->model, a->which, &s->model);

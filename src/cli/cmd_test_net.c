@@ -197,7 +197,15 @@ static int judge_net(pl_engine *engine, pl_team *team, void *arg)
 
 static int judge_anyhow(pl_engine *engine, struct testing *t, size_t given)
 {
-    const struct predict_slices slices = {"test", judge_net, t, &t->place};
+    const struct test_arguments *a = t->arguments;
+    const char *const options[] = {a->batch, a->kernels, a->color};
+    const struct predict_slices slices = {"test",
+                                          judge_net,
+                                          t,
+                                          &t->place,
+                                          t->model.weights,
+                                          options,
+                                          sizeof options / sizeof *options};
     size_t count;
     int rc = find_model(engine, t->arguments, &t->model);
     if (rc == PL_OK)

@@ -1,7 +1,9 @@
 #include "cli/predict_slices.h"
 
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +62,74 @@ static void leave_together(pl_team *team)
     pl_team_allreduce(team, &one, 1, NULL, &call);
 }
 
+/* ---- between hosts ---- */
+
+enum { SAMPLES = 256, SAMPLE_BYTES = 4096, NIBBLES = 16 };
+
+/* FNV-1a. */
+static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    return hash;
+}
+
+/* Of the file's length and of parts all over it. */
+static uint64_t mix_file(uint64_t hash, const char *path)
+{
+    unsigned char bytes[SAMPLE_BYTES];
+    FILE *f = fopen(path, "rb");
+    long length = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : 0;
+    hash = mix_bytes(hash, &length, sizeof length);
+    for (long i = 0; f && i < SAMPLES; i++)
+        if (fseek(f, length / SAMPLES * i, SEEK_SET) == 0)
+            hash = mix_bytes(hash, bytes, fread(bytes, 1, sizeof bytes, f));
+    if (f)
+        fclose(f);
+    return hash;
+}
+
+/* Numbers are equal if n times the sum of their squares is the square of their sum. */
+static bool are_equal(const float *sums, uint32_t count)
+{
+    bool equal = true;
+    for (int i = 0; i < NIBBLES; i++) {
+        double sum = (double)sums[i], squares = (double)sums[NIBBLES + i];
+        equal = equal && count * squares == sum * sum;
+    }
+    return equal;
+}
+
+/* Commands that differ would wait for each other, or print what no model says. */
+static int compare_commands(pl_team *team, const struct predict_slices *slices)
+{
+    const pl_call_options call = {.size = sizeof call, .channel = 1};
+    uint64_t hash = mix_file(0xcbf29ce484222325, slices->weights);
+    float sums[2 * NIBBLES];
+    for (size_t i = 0; i < slices->options_n; i++) {
+        const char *option = slices->options[i] ? slices->options[i] : "";
+        hash = mix_bytes(hash, option, strlen(option) + 1);
+    }
+    for (int i = 0; i < NIBBLES; i++) {
+        sums[i] = (float)(hash >> 4 * i & 15);
+        sums[NIBBLES + i] = sums[i] * sums[i];
+    }
+    int rc = pl_team_allreduce(team, sums, 2 * NIBBLES, NULL, &call);
+    if (rc != PL_OK) {
+        fprintf(stderr, "paceline %s: another process is lost: %s\n", slices->command,
+                pl_team_error(team, call.channel));
+        return EXIT_FAILED;
+    }
+    if (pl_team_size(team) == slices->place->count && are_equal(sums, pl_team_size(team)))
+        return PL_OK;
+    leave_together(team);
+    fprintf(stderr,
+            "paceline %s: the processes differ: start the same command on each host, with the "
+            "same model and another --rank\n",
+            slices->command);
+    return EXIT_BAD_INPUT;
+}
+
 /* `meeting` is the team's engine. It has no log, because the user need not know of its members. */
 static int predict_in_team(const struct process *p, pl_engine *meeting,
                            const struct ranks_place *place, int kept)
@@ -67,6 +137,10 @@ static int predict_in_team(const struct process *p, pl_engine *meeting,
     const struct predict_slices *slices = p->slices;
     pl_team *team;
     int rc = ranks_open(meeting, place, &team);
+    if (rc != PL_OK)
+        return end_failed(slices->command, meeting, place, rc, kept);
+    if (place->given)
+        rc = compare_commands(team, slices);
     if (rc != PL_OK)
         return end_failed(slices->command, meeting, place, rc, kept);
     rc = slices->predict(p->engine, team, slices->arg);
@@ -100,13 +174,16 @@ int predict_slices_run(pl_engine *engine, uint32_t count, const struct predict_s
 int predict_slices_find(const char *command, const struct ranks_options *options, size_t *given,
                         struct ranks_place *place)
 {
-    if ((options->rank || options->rendezvous) && *given < 2) {
+    if ((options->rank || options->rendezvous || options->address) && *given < 2) {
         fprintf(stderr,
                 "paceline %s: --rank and --rendezvous are of one of several processes: give "
                 "--slices F, their number\n",
                 command);
         return EXIT_BAD_INPUT;
     }
+    *place = (struct ranks_place){.count = (uint32_t)*given};
+    if (*given < 2)
+        return -1;
     if (!ranks_find(command, options, (uint32_t)*given, place))
         return EXIT_BAD_INPUT;
     *given = place->given ? place->count : *given;

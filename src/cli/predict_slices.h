@@ -13,10 +13,14 @@ struct predict_slices {
     int (*predict)(pl_engine *engine, pl_team *team, void *arg);
     void *arg;
     const struct ranks_place *place;
+    /* Between hosts the same in all commands: the weights, and options of which a text is drawn, or
+     * that shape a pass. */
+    const char *weights, *const *options;
+    size_t options_n;
 };
 
-/* Whether this process is one of so many commands (`given`, of --slices; 0: not given) between
- * hosts; *given becomes their number. -1 to continue, or the exit code. */
+/* Whether this process is one of so many commands (`given`, of --slices; 0: not given, and it is
+ * not) between hosts; *given becomes their number. -1 to continue, or the exit code. */
 int predict_slices_find(const char *command, const struct ranks_options *options, size_t *given,
                         struct ranks_place *place);
 

@@ -308,7 +308,8 @@ static void test_a_text_of_a_run_in_slices(void **state)
 
 /* ---- several hosts ---- */
 
-/* Start the command as three processes with a slice each; the text of the first of them. */
+/* Start the command as three processes with a slice each; the text of the first of them. NULL: the
+ * last one has another seed. */
 static void expect_text_between(struct tiny *t, const char *run, const char *text)
 {
     static const char *const rank[] = {"0", "1", "2"};
@@ -319,12 +320,12 @@ static void expect_text_between(struct tiny *t, const char *run, const char *tex
         process_start(&p[i], t->folder,
                       (const char *const[]){"sample", run, "--kernels", "ref", "--slices", "3",
                                             "--rank", rank[i], "--rendezvous", rendezvous, "--key",
-                                            "run.key", NULL});
+                                            "run.key", "--seed", text || i < 2 ? "1" : "2", NULL});
     for (int i = 0; i < 3; i++) {
         process_wait(&p[i], REAL_LIMIT_S);
-        if (p[i].code != 0)
+        if (p[i].code != (text ? 0 : 2) || (!text && !strstr(p[i].err, "the processes differ")))
             fail_msg("process %d: code %d, it said:\n%s", i, p[i].code, p[i].err);
-        assert_string_equal(p[i].out, i == 0 ? text : "");
+        assert_string_equal(p[i].out, i == 0 && text ? text : "");
         process_release(&p[i]);
     }
 }
@@ -338,6 +339,7 @@ static void test_commands_on_hosts_have_a_slice_each(void **state)
     RUN(t, &whole, "sample", run, "--kernels", "ref");
     RUN(t, &p, "keygen", "run.key");
     expect_text_between(t, run, whole.out);
+    expect_text_between(t, run, NULL);
     process_release(&p);
     process_release(&whole);
     REFUSED(t, "give --slices F, their number", "sample", run, "--rank", "0", "--rendezvous",
