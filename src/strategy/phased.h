@@ -179,7 +179,7 @@ struct phased_node {
      * `flush`: training's, or the driver's main task's. */
     _Atomic uint64_t asked, answered;
     struct strategy_flush flush;
-    _Atomic int64_t flush_ns;   /* that this node's exchanges took in it, without waits */
+    _Atomic int64_t flush_ns;   /* that exchanges took in the one asked for here, without waits */
     atomic_bool stopped;        /* training has ended: nothing is contributed any more */
     _Atomic int64_t step_ns;    /* median of this worker's */
     _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */

@@ -478,11 +478,13 @@ bool phased_owes(struct phased_node *node, bool due)
     if (node->lane[0].exchange.residual[0].n == 0)
         return false;
     if (flush->on && all_have_flushed(node)) {
-        strategy_flush_end(flush, now, atomic_exchange(&node->flush_ns, 0));
+        strategy_flush_end(flush, now, atomic_load(&node->flush_ns));
     } else if (!flush->on) { /* and the copy is made: lanes may complete many exchanges meanwhile */
         atomic_store(&node->answered, atomic_load(&node->asked));
-        if (due && strategy_flush_begin(flush, now))
+        if (due && strategy_flush_begin(flush, now)) {
+            atomic_store(&node->flush_ns, 0); /* others have asked for those until now */
             atomic_fetch_add(&node->asked, 1);
+        }
     }
     return flush->on || !due;
 }

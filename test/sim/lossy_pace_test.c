@@ -8,7 +8,7 @@
 #include "tensor/vec.h"
 #include "train/rundir.h"
 
-enum { NODES = 4, LANES = 4, EXCHANGES = 1200, FLOATS = 1200 };
+enum { NODES = 4, LANES = 4, EXCHANGES = 2400, FLOATS = 1200 };
 
 /* By lane and exchange: its result, and the largest value that a member owed behind it. */
 static struct seen {
@@ -121,7 +121,7 @@ static uint64_t nearest_exchange(uint32_t lane, const float *x, size_t n, double
 {
     uint64_t best = 0;
     *apart = INFINITY;
-    for (uint64_t k = 1; k < EXCHANGES && k <= seen.completed[0][lane]; k++) {
+    for (uint64_t k = 1; k < EXCHANGES && k <= seen.completed[NODES - 1][lane]; k++) {
         double most = 0;
         for (size_t i = 0; i < n; i++)
             most = fmax(most, fabs((double)(x[i] - seen.result[lane][k][i])));
@@ -150,14 +150,15 @@ static void judge_file(const char *path, const struct net *net)
     }
 }
 
-static void play_run(struct tiny *t, const char *strategy, const char *wire, const char *cluster)
+static void play_until(struct tiny *t, const char *stop, const char *strategy, const char *wire,
+                       const char *cluster)
 {
     struct ground g;
     struct rundir dir;
     struct err err = {0};
     char out[256], lossy[64], path[3][512];
     snprintf(lossy, sizeof lossy, "collective.wire=%s", wire);
-    const char *const set[] = {"stop={ epochs: 40 }",
+    const char *const set[] = {stop,
                                "validation=0",
                                "checkpoint.every_seconds=0.7",
                                "solver={ base_lr: 0.05 lr_policy: 'fixed' }",
@@ -188,6 +189,11 @@ static void play_run(struct tiny *t, const char *strategy, const char *wire, con
     assert_true(most > 1e-4);
     rundir_close(&dir);
     ground_close(&g);
+}
+
+static void play_run(struct tiny *t, const char *strategy, const char *wire, const char *cluster)
+{
+    play_until(t, "stop={ epochs: 40 }", strategy, wire, cluster);
 }
 
 #define UNEQUAL                                                   \
@@ -227,11 +233,20 @@ static void test_a_death_moves_what_is_owed(void **state)
     assert_true(seen.to_results > 20 && seen.to_sums > 20);
 }
 
+/* The next worker that makes the checkpoints has counted only the flushes that it asks for. */
+static void test_a_death_needs_no_rest(void **state)
+{
+    play_until(*state, "stop={ seconds: 7.5 }",
+               "strategy.pace={ gamma: 0 coordination: symmetric shards: 4 }", "topk64",
+               "node { count: 4 } step_seconds: 0.004 link { mbit: 30 } fault { at: 5 kill: 0 }");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint_lacks_nothing),
         cmocka_unit_test(test_a_death_moves_what_is_owed),
+        cmocka_unit_test(test_a_death_needs_no_rest),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
