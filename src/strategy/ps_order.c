@@ -520,12 +520,14 @@ static int report_dropped(struct ps_server *s, const struct ps_decision *d)
     return rc;
 }
 
-/* Has it taken longer than the time between checkpoints? A worker is much slower than others. */
+/* Has it taken longer than the time between checkpoints, and half of the workers could have flushed
+ * twice? A worker is much slower than others. */
 static bool is_overdue(const struct ps_server *s, int64_t now)
 {
     const double usual = 30;
     double every = s->config.clock.job->checkpoint->every_seconds;
-    return world_seconds(now - s->flush.begun) > (every > 0 ? every : usual);
+    return !has_flushed(s) && world_seconds(now - s->flush.begun) > (every > 0 ? every : usual) &&
+           2 * members_count(&s->flushed_twice) >= members_count(&s->clock->consistency.in);
 }
 
 /* A checkpoint is due: until all that train have pushed what they owe, each pushes as f32, so that
@@ -538,14 +540,14 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
     bool due = s->leader ? s->leader->checkpoint_due(s->leader) : s->requester != WORLD_ANY;
     MEMBERS_EACH (p, decided)
         if (s->client[p]->flushes || s->client[p]->bad)
-            members_add(&s->flushed, p);
+            members_add(members_has(&s->flushed, p) ? &s->flushed_twice : &s->flushed, p);
     if (s->leader && has_flushed(s)) {
         ps_end_flush(s);
     } else if (s->flush.on && is_overdue(s, now)) {
         s->f32_ns = now - s->flush.begun; /* the next one rests for longer */
         ps_end_flush(s);
     } else if (due && !s->flush.on) {
-        s->flushed = (struct members){{0}};
+        s->flushed = s->flushed_twice = (struct members){{0}};
         s->f32_ns = 0;
         if (!strategy_flush_begin(&s->flush, now))
             s->requester = WORLD_ANY;

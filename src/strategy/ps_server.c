@@ -106,6 +106,7 @@ static int on_loss(struct ps_server *s, uint32_t node)
     s->refused[node] = 0;
     members_remove(&s->outliers, node);
     members_remove(&s->flushed, node);
+    members_remove(&s->flushed_twice, node);
     return on_worker_gone(s, node, true);
 }
 

@@ -133,8 +133,9 @@ struct ps_server {
     uint32_t f32_pushes;         /* those that arrive for one, */
     int64_t f32_since, f32_ns;   /* since when, and how long in this flush until then; */
     uint32_t requester;          /* which this worker makes (WORLD_ANY: none); */
-    struct members flushed;      /* and the workers that have owed nothing since it began */
-    struct driver_part *leader;  /* the driver part; NULL: on a worker */
+    struct members flushed;      /* the workers that have owed nothing since it began, */
+    struct members flushed_twice;
+    struct driver_part *leader; /* the driver part; NULL: on a worker */
 };
 
 /* Complete the strategy's part for a run that starts there. */

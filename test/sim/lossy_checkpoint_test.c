@@ -240,6 +240,14 @@ static void test_long_steps_need_no_rest(void **state)
                  "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n");
 }
 
+/* A flush for which all wait alike is not given up when it takes longer than `every_seconds`. */
+static void test_rare_pushes_are_awaited(void **state)
+{
+    for (size_t i = 2; i < sizeof strategies / sizeof *strategies; i++)
+        play_until(*state, "stop={ epochs: 12 }", strategies[i], "topk64",
+                   "node { count: 4 } step_seconds: 0.5 link { mbit: 100 }\n");
+}
+
 /* A worker's last push delivers what it owes. */
 static void test_a_leaving_worker_delivers(void **state)
 {
@@ -261,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint_lacks_nothing),
         cmocka_unit_test(test_long_steps_need_no_rest),
+        cmocka_unit_test(test_rare_pushes_are_awaited),
         cmocka_unit_test(test_a_leaving_worker_delivers),
         cmocka_unit_test(test_a_stop_delivers),
     };
