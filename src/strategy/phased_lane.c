@@ -479,6 +479,8 @@ bool phased_owes(struct phased_node *node, bool due)
         return false;
     if (flush->on && all_have_flushed(node)) {
         strategy_flush_end(flush, now, atomic_load(&node->flush_ns));
+    } else if (due && !flush->on && atomic_load(&node->answered) < atomic_load(&node->asked)) {
+        return false; /* the copy waits for another to be sent, and every exchange is a flush */
     } else if (!flush->on) { /* and the copy is made: lanes may complete many exchanges meanwhile */
         atomic_store(&node->answered, atomic_load(&node->asked));
         if (due && strategy_flush_begin(flush, now)) {

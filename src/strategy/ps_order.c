@@ -541,9 +541,7 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
     MEMBERS_EACH (p, decided)
         if (s->client[p]->flushes || s->client[p]->bad)
             members_add(members_has(&s->flushed, p) ? &s->flushed_twice : &s->flushed, p);
-    if (s->leader && has_flushed(s)) {
-        ps_end_flush(s);
-    } else if (s->flush.on && is_overdue(s, now)) {
+    if (s->flush.on && is_overdue(s, now)) {
         s->f32_ns = now - s->flush.begun; /* the next one rests for longer */
         ps_end_flush(s);
     } else if (due && !s->flush.on) {
@@ -553,7 +551,7 @@ static void follow_flush(struct ps_server *s, const struct members *decided, int
             s->requester = WORLD_ANY;
     }
     if (s->leader)
-        s->leader->owes = s->flush.on || !due;
+        s->leader->owes = !due || (s->flush.on && !has_flushed(s));
 }
 
 int ps_decide(struct ps_server *s)
@@ -571,5 +569,7 @@ int ps_decide(struct ps_server *s)
     follow_flush(s, &decided, now);
     if (rc == OK) /* after both orders, since the sample offset is that of both */
         rc = after_decision(s);
+    if (s->leader && has_flushed(s) && !s->leader->checkpoint_due(s->leader))
+        ps_end_flush(s); /* only now, since its copy may have to wait for another to be sent */
     return rc == OK ? ps_send_oks(s, &d, now) : rc;
 }
