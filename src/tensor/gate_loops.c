@@ -28,13 +28,64 @@ INLINE floats choose(ints which, floats yes, floats no)
     return (floats)(((ints)yes & which) | ((ints)no & ~which));
 }
 
+/* x between -87 and 88, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x of x of at
+ * least 1. AVX-512 has instructions for these. */
+#if defined __AVX512F__
+INLINE floats clamp(floats x)
+{
+    __m512 high = _mm512_max_ps(_mm512_set1_ps(-87.0f), (__m512)x);
+    return (floats)_mm512_min_ps(_mm512_set1_ps(88.0f), high);
+}
+
+INLINE floats nearest_power(floats x, floats *n)
+{
+    return *n = (floats)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 0);
+}
+
+INLINE floats scale_by_power(floats p, floats power)
+{
+    return (floats)_mm512_scalef_ps((__m512)p, (__m512)power);
+}
+
+/* One step of Newton's from 14 bits. */
+INLINE floats reciprocal(floats x)
+{
+    floats y = (floats)_mm512_rcp14_ps((__m512)x);
+    return y + y * (1.0f - x * y);
+}
+#else
+INLINE floats clamp(floats x)
+{
+    x = choose(x < -87.0f, (floats){0} - 87.0f, x);
+    return choose(x > 88.0f, (floats){0} + 88.0f, x);
+}
+
+/* Returns a number whose last bits are n's. */
+INLINE floats nearest_power(floats x, floats *n)
+{
+    const floats round = (floats){0} + 0x1.8p23f;
+    floats shifted = x * 1.44269504088896341f + round;
+    *n = shifted - round;
+    return shifted;
+}
+
+INLINE floats scale_by_power(floats p, floats power)
+{
+    const floats round = (floats){0} + 0x1.8p23f;
+    return p * (floats)(((ints)power - (ints)round + 127) << 23);
+}
+
+INLINE floats reciprocal(floats x)
+{
+    return 1.0f / x;
+}
+#endif
+
 /* e^x, for x of at most 88; of less than -87 it is e^-87. Keeps NaN. */
 INLINE floats exponential(floats x)
 {
-    const floats round = (floats){0} + 0x1.8p23f;
-    x = choose(x < -87.0f, (floats){0} - 87.0f, x);
-    x = choose(x > 88.0f, (floats){0} + 88.0f, x);
-    floats shifted = x * 1.44269504088896341f + round, n = shifted - round;
+    x = clamp(x);
+    floats n, power = nearest_power(x, &n);
     floats r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
     floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -43,18 +94,17 @@ INLINE floats exponential(floats x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    ints exponent = (ints)shifted - (ints)round;
-    return p * (floats)((exponent + 127) << 23);
+    return scale_by_power(p, power);
 }
 
 INLINE floats sigmoid(floats x)
 {
-    return 1.0f / (1.0f + exponential(-x));
+    return reciprocal(1.0f + exponential(-x));
 }
 
 INLINE floats hyperbolic_tangent(floats x)
 {
-    floats square = x * x, far = 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
+    floats square = x * x, far = 1.0f - 2.0f * reciprocal(exponential(2.0f * x) + 1.0f);
     floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
     p = p * square - 5.37397155531e-2f;
     p = p * square + 1.33314422036e-1f;
@@ -66,8 +116,14 @@ INLINE floats hyperbolic_tangent(floats x)
 INLINE floats sum_at(const struct gate_row *r, size_t g, size_t i, size_t len)
 {
     size_t at = g * r->H + i;
-    floats sum = load(r->gates + at, len);
+    floats sum = load(r->sums + at, len);
     return r->extra ? sum + load(r->extra + at, len) : sum;
+}
+
+INLINE floats load_gradient(const struct gate_row *r, size_t i, size_t len)
+{
+    floats dh = load(r->dh + i, len);
+    return r->dy ? dh + load(r->dy + i, len) : dh;
 }
 
 INLINE floats load_gate(const struct gate_row *r, const float *of, size_t g, size_t i, size_t len)
@@ -99,7 +155,7 @@ static void tanh_forward(const struct gate_row *r){WALK(tanh_forward_part)}
 
 INLINE void tanh_backward_part(const struct gate_row *r, size_t i, size_t len)
 {
-    floats h = load(r->h + i, len), d = load(r->dh + i, len) * (1.0f - h * h);
+    floats h = load(r->h + i, len), d = load_gradient(r, i, len) * (1.0f - h * h);
     store(r->gates + i, d, len);
     store(r->z + i, d, len);
     store(r->dh + i, (floats){0}, len);
@@ -136,7 +192,8 @@ static void lstm_forward(const struct gate_row *r){WALK(lstm_forward_part)}
 INLINE void lstm_put(const struct gate_row *r, size_t g, size_t i, floats d, size_t len)
 {
     store_gate(r, r->gates, g, i, d, len);
-    store_gate(r, r->z, g, i, d, len);
+    if (r->z)
+        store_gate(r, r->z, g, i, d, len);
 }
 
 INLINE void lstm_backward_part(const struct gate_row *r, size_t i, size_t len)
@@ -144,7 +201,7 @@ INLINE void lstm_backward_part(const struct gate_row *r, size_t i, size_t len)
     floats in = load_gate(r, r->gates, LSTM_I, i, len), g = load_gate(r, r->gates, LSTM_G, i, len);
     floats forget = load_gate(r, r->gates, LSTM_F, i, len);
     floats out = load_gate(r, r->gates, LSTM_O, i, len);
-    floats c = hyperbolic_tangent(load(r->c + i, len)), dh = load(r->dh + i, len);
+    floats c = hyperbolic_tangent(load(r->c + i, len)), dh = load_gradient(r, i, len);
     floats dc = load(r->dc + i, len) + dh * out * (1.0f - c * c);
     floats before = r->cont * load(r->before + i, len);
     lstm_put(r, LSTM_I, i, dc * g * in * (1.0f - in), len);
@@ -181,7 +238,7 @@ static void gru_forward(const struct gate_row *r){WALK(gru_forward_part)}
 INLINE void gru_backward_part(const struct gate_row *r, size_t i, size_t len)
 {
     floats reset = load_gate(r, r->gates, GRU_R, i, len), n = load_gate(r, r->gates, GRU_N, i, len);
-    floats update = load_gate(r, r->gates, GRU_Z, i, len), dh = load(r->dh + i, len);
+    floats update = load_gate(r, r->gates, GRU_Z, i, len), dh = load_gradient(r, i, len);
     floats dn = dh * (1.0f - update) * (1.0f - n * n);
     floats dz = dh * (load(r->before + i, len) - n) * update * (1.0f - update);
     floats dr = dn * load(r->inner + i, len) * reset * (1.0f - reset);
@@ -221,7 +278,7 @@ INLINE void reset_backward_part(const struct gate_row *r, size_t i, size_t len)
 {
     floats update = load_gate(r, r->gates, GRU_Z, i, len),
            n = load_gate(r, r->gates, GRU_N, i, len);
-    floats dh = load(r->dh + i, len), dn = dh * (1.0f - update) * (1.0f - n * n);
+    floats dh = load_gradient(r, i, len), dn = dh * (1.0f - update) * (1.0f - n * n);
     floats dz = dh * (load(r->before + i, len) - n) * update * (1.0f - update);
     store_gate(r, r->gates, GRU_Z, i, dz, len);
     store_gate(r, r->z, GRU_Z, i, dz, len);

@@ -11,17 +11,19 @@
 /* H units have G·H gates, gate by gate. A pointer that the kind does not use may be NULL. */
 struct gate_row {
     size_t H;
-    float cont;   /* factor of the state before */
-    float *gates; /* forward: the input's products, and then the gates; backward: the gates, and
-                     then the gradient by the input's products */
-    float *z;     /* forward: the state's products; backward: the gradient by them */
-    const float *extra;  /* forward: added to `gates`; NULL: 0 */
+    float cont;          /* factor of the state before */
+    const float *sums;   /* forward: the input's products; may be `gates` */
+    float *gates;        /* the gates; backward: then the gradient by the input's products */
+    float *z;            /* forward: the state's products; backward: the gradient by them, where
+                            an LSTM's may be NULL, for it is the one in `gates` */
+    const float *extra;  /* forward: added to `sums`; NULL: 0 */
     const float *before; /* LSTM: the cells before; GRU: cont · the outputs before */
     float *inner;        /* GRU: the state's products at gate n, which backward reads; of a GRU
                             whose reset gate is first, backward: the gradient by them */
     float *reset;        /* of that GRU: r h'; finish: the gradient by it */
     float *c;            /* LSTM: the cells */
     float *h;            /* forward: the outputs; backward of tanh units reads them */
+    const float *dy;     /* backward: added to `dh`; NULL: 0 */
     float *dh; /* backward: the gradient by h; then, of the outputs before, the part that does not
                   go through z */
     float *dc; /* LSTM, backward: the gradient by c; then that by the cells before */

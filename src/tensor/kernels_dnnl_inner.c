@@ -23,6 +23,7 @@ struct inner_op {
                        of x */
     float *packed;  /* on the way back: all columns of w, or some of them for each thread */
     size_t columns; /* of dx, at most, that a thread takes at a time */
+    size_t dw_rows; /* of dw, that a thread takes at a time */
     size_t slice;   /* rows of x, of whole records, that dw adds up in one go */
     int threads;
     struct slices db;
@@ -31,7 +32,7 @@ struct inner_op {
 /* This many rows of w, by this many columns, stay in a core's second cache while they are
  * multiplied by all strips of x; a strip of w has so few rows at a time that they are read in
  * place. */
-enum { ROWS = 48, DW_ROWS = 12, COLUMNS = 512, STEPS = 64 };
+enum { ROWS = 48, COLUMNS = 512, STEPS = 64 };
 
 /* ---- forward ---- */
 
@@ -127,7 +128,7 @@ static void add_dw(const struct inner_op *inner, size_t o, const float *dy, floa
     size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
     const struct product_a turned = {dy + o, 1, inner->O};
     for (size_t i = 0; i < I; i += strip)
-        inner->loops->add_slices(min_size(DW_ROWS, inner->O - o), min_size(strip, I - i), N,
+        inner->loops->add_slices(min_size(inner->dw_rows, inner->O - o), min_size(strip, I - i), N,
                                  inner->slice, &turned, inner->strips + i * N, dw + o * I + i, I);
 }
 
@@ -206,7 +207,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
     {
         if (args->dw)
 #pragma omp for schedule(static) nowait
-            for (size_t o = 0; o < O; o += DW_ROWS)
+            for (size_t o = 0; o < O; o += inner->dw_rows)
                 add_dw(inner, o, args->dy, args->dw);
         if (dx)
             share_dx(inner, args->w, args->dy, dx);
@@ -236,12 +237,30 @@ static size_t whole_batch(const struct inner_op *inner, size_t n)
     return (n + strip - 1) / strip * strip;
 }
 
+/* Few records are read again for each row of dw from the first cache. Many are not, so that ROWS
+ * rows share them; or somewhat fewer, where the thread with the most then has fewer. */
+static size_t choose_dw_rows(size_t N, size_t O, size_t threads)
+{
+    enum { FEW_RECORDS = 256, FEW_ROWS = 12, ROWS_MIN = 24, TILE = 4 };
+    size_t best = FEW_ROWS, least = SIZE_MAX;
+    for (size_t rows = ROWS; N > FEW_RECORDS && rows >= ROWS_MIN; rows -= TILE) {
+        size_t parts = (O + rows - 1) / rows, of_thread = (parts + threads - 1) / threads;
+        size_t most = min_size(of_thread * rows, O);
+        if (most < least) {
+            best = rows;
+            least = most;
+        }
+    }
+    return best;
+}
+
 static int plan_training(struct inner_op *inner, struct arena *arena)
 {
     size_t bytes = 0;
     size_t share =
         whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
     inner->columns = min_size(share, COLUMNS);
+    inner->dw_rows = choose_dw_rows(inner->N, inner->O, (size_t)inner->threads);
     inner->packed = reserve_room(inner, arena,
                                  packs_weights(inner) ? whole_batch(inner, inner->I) * inner->O
                                                       : (size_t)inner->threads * STEPS * COLUMNS);

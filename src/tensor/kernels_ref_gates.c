@@ -5,6 +5,7 @@
 #include "tensor/recurrence.h"
 
 #include <math.h>
+#include <string.h>
 
 static double sigmoid_of(double x)
 {
@@ -15,12 +16,17 @@ static double sigmoid_of(double x)
 static double input_sum(const struct gate_row *r, size_t g, size_t i)
 {
     size_t at = g * r->H + i;
-    return (double)r->gates[at] + (r->extra ? (double)r->extra[at] : 0.0);
+    return (double)r->sums[at] + (r->extra ? (double)r->extra[at] : 0.0);
 }
 
 static double whole_sum(const struct gate_row *r, size_t g, size_t i)
 {
     return input_sum(r, g, i) + (double)r->z[g * r->H + i];
+}
+
+static float gradient_of(const struct gate_row *r, size_t i)
+{
+    return r->dy ? r->dh[i] + r->dy[i] : r->dh[i];
 }
 
 static void tanh_forward(const struct gate_row *r)
@@ -32,7 +38,7 @@ static void tanh_forward(const struct gate_row *r)
 static void tanh_backward(const struct gate_row *r)
 {
     for (size_t i = 0; i < r->H; i++) {
-        r->gates[i] = r->z[i] = r->dh[i] * (1.0f - r->h[i] * r->h[i]);
+        r->gates[i] = r->z[i] = gradient_of(r, i) * (1.0f - r->h[i] * r->h[i]);
         r->dh[i] = 0.0f;
     }
 }
@@ -59,15 +65,17 @@ static void lstm_backward(const struct gate_row *r)
     for (size_t i = 0; i < H; i++) {
         float in = r->gates[i], forget = r->gates[H + i];
         float out = r->gates[2 * H + i], g = r->gates[3 * H + i];
-        float c = (float)tanh((double)r->c[i]), dh = r->dh[i];
+        float c = (float)tanh((double)r->c[i]), dh = gradient_of(r, i);
         float dc = r->dc[i] + dh * out * (1.0f - c * c);
-        r->gates[i] = r->z[i] = dc * g * in * (1.0f - in);
-        r->gates[H + i] = r->z[H + i] = dc * r->cont * r->before[i] * forget * (1.0f - forget);
-        r->gates[2 * H + i] = r->z[2 * H + i] = dh * c * out * (1.0f - out);
-        r->gates[3 * H + i] = r->z[3 * H + i] = dc * in * (1.0f - g * g);
+        r->gates[i] = dc * g * in * (1.0f - in);
+        r->gates[H + i] = dc * r->cont * r->before[i] * forget * (1.0f - forget);
+        r->gates[2 * H + i] = dh * c * out * (1.0f - out);
+        r->gates[3 * H + i] = dc * in * (1.0f - g * g);
         r->dc[i] = r->cont * forget * dc;
         r->dh[i] = 0.0f;
     }
+    if (r->z)
+        memcpy(r->z, r->gates, 4 * H * sizeof *r->z);
 }
 
 static void gru_forward(const struct gate_row *r)
@@ -90,7 +98,7 @@ static void gru_backward(const struct gate_row *r)
     size_t H = r->H;
     for (size_t i = 0; i < H; i++) {
         float reset = r->gates[i], update = r->gates[H + i], n = r->gates[2 * H + i];
-        float dh = r->dh[i], dn = dh * (1.0f - update) * (1.0f - n * n);
+        float dh = gradient_of(r, i), dn = dh * (1.0f - update) * (1.0f - n * n);
         float dr = dn * r->inner[i] * reset * (1.0f - reset);
         float dz = dh * (r->before[i] - n) * update * (1.0f - update);
         r->gates[i] = r->z[i] = dr;
@@ -126,7 +134,7 @@ static void reset_backward(const struct gate_row *r)
 {
     size_t H = r->H;
     for (size_t i = 0; i < H; i++) {
-        float update = r->gates[H + i], n = r->gates[2 * H + i], dh = r->dh[i];
+        float update = r->gates[H + i], n = r->gates[2 * H + i], dh = gradient_of(r, i);
         r->gates[2 * H + i] = r->inner[i] = dh * (1.0f - update) * (1.0f - n * n);
         r->gates[H + i] = r->z[H + i] = dh * (r->before[i] - n) * update * (1.0f - update);
         r->dh[i] = dh * update;

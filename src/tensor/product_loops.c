@@ -16,6 +16,10 @@ enum { TALL = 12 };
 enum { TALL = 6 };
 #endif
 
+/* Steps of `a` that are far from one another lie in pages of their own, where no processor looks
+ * ahead by itself: so many steps ahead, a tile asks for them. */
+enum { AHEAD = 16 };
+
 struct tile {
     floats at[TALL][PRODUCT_VECTORS];
 };
@@ -28,7 +32,7 @@ INLINE size_t vectors_of(size_t n)
 /* ---- tiles: T <= TALL rows, V vectors, both constants ---- */
 
 INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct product_a *a,
-                     const float *b)
+                     const float *b, bool far)
 {
     const float *at = a->at;
     floats sum[TALL][PRODUCT_VECTORS];
@@ -39,6 +43,10 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             sum[m][v] = (floats){0};
     for (size_t k = 0; k < K; k++, at += a->step, b += V * LANES) {
         floats bv[PRODUCT_VECTORS];
+        if (far) {
+            __builtin_prefetch(at + AHEAD * a->step);
+            __builtin_prefetch(at + AHEAD * a->step + T - 1);
+        }
 #pragma GCC unroll 2
         for (size_t v = 0; v < V; v++)
             bv[v] = floats_load(b + v * LANES);
@@ -55,16 +63,19 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             t->at[m][v] = sum[m][v];
 }
 
-/* Run RUN(T, V) with T the rows from m on; it computes T of them. */
-#define EACH_TILE(M, V, RUN)                       \
-    do {                                           \
-        size_t m = 0;                              \
-        for (; m + TALL <= (M); m += TALL)         \
-            RUN(m, TALL, V);                       \
-        for (; m + TALL / 3 <= (M); m += TALL / 3) \
-            RUN(m, TALL / 3, V);                   \
-        for (; m < (M); m++)                       \
-            RUN(m, 1, V);                          \
+/* Run RUN(T, V) with T the rows from m on; it computes T of them. Two tiles of two thirds are
+ * faster than a tall one and a low one, whose sums wait for one another. */
+#define EACH_TILE(M, V, RUN)                                           \
+    do {                                                               \
+        size_t m = 0;                                                  \
+        for (; m + TALL <= (M) && (M)-m != TALL + TALL / 3; m += TALL) \
+            RUN(m, TALL, V);                                           \
+        for (; m + TALL / 3 * 2 <= (M); m += TALL / 3 * 2)             \
+            RUN(m, TALL / 3 * 2, V);                                   \
+        for (; m + TALL / 3 <= (M); m += TALL / 3)                     \
+            RUN(m, TALL / 3, V);                                       \
+        for (; m < (M); m++)                                           \
+            RUN(m, 1, V);                                              \
     } while (0)
 
 /* V as a constant. */
@@ -104,8 +115,8 @@ static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a 
 #define RUN(m, T, V)                                  \
     do {                                              \
         struct product_a part = rows_from(a, m);      \
-        struct tile t = {0};                          \
-        tile_sum(&t, T, V, K, &part, b);              \
+        struct tile t;                                \
+        tile_sum(&t, T, V, K, &part, b, false);       \
         tile_put(&t, T, V, n, add, c + (m)*row, row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);
@@ -143,7 +154,7 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t
     for (size_t k = 0, i = 1; k < K; k += slice, i++) {
         size_t len = K - k < slice ? K - k : slice;
         struct tile sum;
-        tile_sum(&sum, T, V, len, &part, b + k * V * LANES);
+        tile_sum(&sum, T, V, len, &part, b + k * V * LANES, true);
         part.at += len * a->step;
         for (size_t bits = i; bits % 2 == 0; bits /= 2)
             tile_add(&sum, &stack[--depth], T, V);
@@ -189,7 +200,7 @@ static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a
     do {                                                                           \
         struct product_a part = rows_from(a, m);                                   \
         struct tile t = {0};                                                       \
-        tile_sum(&t, T, V, K, &part, b);                                           \
+        tile_sum(&t, T, V, K, &part, b, false);                                    \
         tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);

@@ -67,6 +67,7 @@ struct gate_row recurrence_row(const struct recurrence *r, const struct recurren
     return (struct gate_row){
         .H = U,
         .cont = cont_at(r, args, n, t),
+        .sums = r->rows.op ? recurrence_row_sums(r, args, at) : r->gates + at * G * U,
         .gates = r->gates + at * G * U,
         .z = r->z + n * r->Z * U,
         .extra = r->extra ? r->extra + n * G * U : NULL,
@@ -124,13 +125,13 @@ static void pack_back(const struct recurrence *r, const float *w)
         r->products->pack(width, min_size(strip, H - i), w + i, H, r->back + i * width);
 }
 
-/* Of some records: `to`, rows of `columns`, = bias (NULL: 0) + `from`, rows of K, by packed
+/* Of some records: `to`, rows of `columns`, = bias (NULL: 0) + `from`, K of each, by packed
  * weights. */
-static void multiply_rows(const struct recurrence *r, struct range rows, const float *from,
+static void multiply_rows(const struct recurrence *r, struct range rows, struct product_a from,
                           size_t K, const float *packed, size_t columns, const float *bias,
                           float *to)
 {
-    const struct product_a a = {from + rows.from * K, K, 1};
+    const struct product_a a = {from.at + rows.from * from.row, from.row, from.step};
     float *out = to + rows.from * columns;
     for (size_t n = 0; bias && n < rows.len; n++)
         memcpy(out + n * columns, bias, columns * sizeof *bias);
@@ -152,8 +153,8 @@ static void rows_forward(const struct recurrence *r, const struct recurrence_arg
     gate_fn *units = forward_of(r);
     for (size_t n = rows.from; n < rows.from + rows.len; n++)
         continue_state(r, args, n, t);
-    multiply_rows(r, rows, r->state, r->spec.H, r->there, r->G * r->spec.own.len,
-                  args->w[RECURRENCE_BH], r->z);
+    multiply_rows(r, rows, (struct product_a){r->state, r->spec.H, 1}, r->spec.H, r->there,
+                  r->G * r->spec.own.len, args->w[RECURRENCE_BH], r->z);
     for (size_t n = rows.from; n < rows.from + rows.len; n++) {
         const struct gate_row row = recurrence_row(r, args, n, t);
         units(&row);
@@ -245,7 +246,7 @@ static void take_tangents(const struct recurrence *r, float *y)
     struct gate_row row = {.H = r->spec.own.len, .z = r->z};
     memset(r->z, 0, row.H * sizeof(float));
     for (size_t at = 0; at < r->spec.N * r->spec.T; at++) {
-        row.gates = row.h = y + at * row.H;
+        row.sums = row.h = y + at * row.H;
         r->loops->tanh_forward(&row);
     }
 }
@@ -303,6 +304,12 @@ static gate_fn *backward_of(const struct recurrence *r)
                                             : l->tanh_backward;
 }
 
+/* The gradient by the state's products is that by the input's, and is read where this lies. */
+static bool by_gates(const struct recurrence *r)
+{
+    return r->products && r->spec.kind == RECURRENCE_LSTM;
+}
+
 /* Of a record: r->dh, the gradient by the outputs, becomes that by the products of the step. */
 static void row_backward(const struct recurrence *r, const struct recurrence_args *args,
                          const float *dy, size_t n, size_t t)
@@ -314,8 +321,9 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
     row.dc = r->dc ? r->dc + n * U : NULL;
     if (r->hidden)
         row.before = r->before + at * H + own.from;
-    for (size_t i = 0; dy && i < U; i++)
-        row.dh[i] += dy[at * H + own.from + i];
+    row.dy = dy ? dy + at * H + own.from : NULL;
+    if (by_gates(r))
+        row.z = NULL;
     backward_of(r)(&row);
     if (r->hidden && !recurrence_halves(r))
         memcpy(r->hidden + at * r->G * U, row.z, r->G * U * sizeof(float));
@@ -358,9 +366,12 @@ static void rows_backward(const struct recurrence *r, const struct recurrence_ar
                           struct range rows, size_t t)
 {
     const float *dy = r->out_op ? r->dh_all : args->dy;
+    size_t width = r->G * r->spec.own.len, at = recurrence_place(r, 0, t) * width;
     for (size_t n = rows.from; n < rows.from + rows.len; n++)
         row_backward(r, args, dy, n, t);
-    multiply_rows(r, rows, r->z, r->G * r->spec.own.len, r->back, r->spec.H, NULL, r->state);
+    const struct product_a d = by_gates(r) ? (struct product_a){r->gates + at, r->spec.T * width, 1}
+                                           : (struct product_a){r->z, width, 1};
+    multiply_rows(r, rows, d, width, r->back, r->spec.H, NULL, r->state);
 }
 
 static void finish_rows(const struct recurrence *r, const struct recurrence_args *args,

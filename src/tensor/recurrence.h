@@ -134,9 +134,11 @@ void recurrence_forward(struct recurrence *r, const struct recurrence_args *args
 /* After the forward of the same batch: x, s, cont and weights unchanged since; of tanh units y. */
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args);
 
-/* The products of all steps with the input: r->gates of x, and back, by kinds of rows. For
+/* The products of all kinds of rows with the input, those of the row at a place, and back. For
  * recurrence.c. */
 void recurrence_rows_forward(const struct recurrence *r, const struct recurrence_args *args);
+const float *recurrence_row_sums(const struct recurrence *r, const struct recurrence_args *args,
+                                 size_t at);
 void recurrence_rows_backward(const struct recurrence *r, const struct recurrence_args *args);
 
 /* The values that the units of a record read and write at a step. For recurrence.c and

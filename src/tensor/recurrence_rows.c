@@ -36,15 +36,16 @@ static void pick_rows(const struct recurrence *r, const struct recurrence_args *
 void recurrence_rows_forward(const struct recurrence *r, const struct recurrence_args *args)
 {
     const struct recurrence_rows *rows = &r->rows;
-    size_t width = r->G * r->spec.own.len, places = places_of(r);
     pick_rows(r, args);
     const struct op_args product = {
         .x = rows->x, .w = args->w[RECURRENCE_WX], .b = args->w[RECURRENCE_BX], .y = rows->gates};
     rows->op->ops->forward(rows->op, &product);
-#pragma omp parallel for schedule(static) if (places * width >= PARALLEL_MIN)
-    for (size_t at = 0; at < places; at++)
-        memcpy(r->gates + at * width, rows->gates + kind_of(r, args->numbers[at]) * width,
-               width * sizeof *r->gates);
+}
+
+const float *recurrence_row_sums(const struct recurrence *r, const struct recurrence_args *args,
+                                 size_t at)
+{
+    return r->rows.gates + kind_of(r, args->numbers[at]) * r->G * r->spec.own.len;
 }
 
 /* Of some columns: the sum over the places of each kind. */
@@ -52,10 +53,8 @@ static void sum_columns(const struct recurrence *r, const float *numbers, size_t
 {
     size_t width = r->G * r->spec.own.len;
     for (size_t at = 0; at < places_of(r); at++) {
-        const float *d = r->gates + at * width + from;
-        float *sum = r->rows.gates + kind_of(r, numbers[at]) * width + from;
-        for (size_t i = 0; i < len; i++)
-            sum[i] += d[i];
+        vec_host_add(r->rows.gates + kind_of(r, numbers[at]) * width + from,
+                     r->gates + at * width + from, len);
     }
 }
 
