@@ -225,6 +225,7 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
     const struct exchange_cost *cost = &report->cost;
     /* A worker that completed an exchange and died at once may have reported a result that no other
      * member saw: the last report is right. */
+    entry->sum.progress = report->progress;
     entry->sum.samples = report->samples;
     entry->sum.loss = report->loss;
     entry->sum.contributors = report->contributors;

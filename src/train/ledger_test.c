@@ -143,6 +143,22 @@ static void test_ledger_closes_without_dead_worker(void **state)
     assert_int_equal(b->listener.lines, 3);
 }
 
+/* A member that died reported a result that nobody else saw; the others have repeated the exchange
+ * without it. */
+static void test_ledger_counts_repeated_exchange(void **state)
+{
+    struct roster_state *b = *state;
+    struct committed unseen = report_of(2, 4), repeated = report_of(2, 3);
+    repeated.progress.samples_used -= 16;
+    report_all(b, 1, 4, 0);
+    ledger_report(&b->ledger, 3, &unseen);
+    for (uint32_t node = 0; node < 3; node++)
+        ledger_report(&b->ledger, node, &repeated);
+    assert_int_equal(b->listener.lines, 2);
+    assert_true(b->ledger.used == 2 * ROUND - 16 && b->ledger.missed == 16);
+    assert_int_equal(b->ledger.loss_records, 2 * ROUND - 16);
+}
+
 /* Exchanges of several lanes have numbers of their own; the progress gives their order. */
 static void test_ledger_reports_lanes_in_order(void **state)
 {
@@ -356,6 +372,7 @@ int main(void)
         TEST(test_ledger_reports_an_exchange_once),
         TEST(test_ledger_every_sample_is_used_or_missed),
         TEST(test_ledger_closes_without_dead_worker),
+        TEST(test_ledger_counts_repeated_exchange),
         TEST(test_ledger_reports_lanes_in_order),
         TEST(test_ledger_is_not_blocked_by_dead_worker),
         TEST(test_ledger_ignores_impossible_reports),
