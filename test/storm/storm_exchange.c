@@ -21,8 +21,6 @@ static int name_of(uint32_t slot)
     return slot == NODES_MAX ? -1 : (int)slot;
 }
 
-enum { STRAGGLE = 16 }; /* exchanges */
-
 /* ---- what is given ---- */
 
 static void record_entry(struct storm *s, struct lane_watch *lane, const struct exchange *e,
@@ -131,8 +129,14 @@ static void check_made(struct storm *s, const struct exchange *e, uint64_t n, co
         check_mean(s, e, n, x, t);
 }
 
+/* Those of a lane are in order, the newest first: a node that was cut off makes an exchange of long
+ * ago when others are further. */
 static struct result *result_new(struct storm *s, uint32_t lane, uint64_t n)
 {
+    struct result **place = &s->results;
+    for (struct result *o = s->results; o && !(o->lane == lane && o->n <= n); o = o->next)
+        if (o->lane == lane)
+            place = &o->next;
     struct result *r = calloc(1, sizeof *r);
     if (!r) {
         storm_break(s, "the storm itself: out of memory");
@@ -140,8 +144,8 @@ static struct result *result_new(struct storm *s, uint32_t lane, uint64_t n)
     }
     r->lane = lane;
     r->n = n;
-    r->next = s->results;
-    s->results = r;
+    r->next = *place;
+    *place = r;
     return r;
 }
 
@@ -177,8 +181,8 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     bool late =
         slot < NODES_MAX && s->views > 0 && !(s->view[s->views - 1].participants & bit_of(slot));
     for (struct result *r = s->results; r; r = r->next) {
-        if (r->lane == e->lane && r->n + STRAGGLE < n)
-            break; /* no node is that far behind */
+        if (r->lane == e->lane && r->n < n)
+            break;
         if (r->lane != e->lane || r->n != n)
             continue;
         if (r->hash == hash && r->samples == t->samples)
