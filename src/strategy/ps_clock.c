@@ -91,8 +91,8 @@ void ps_clock_fetched(struct ps_clock *clock, uint32_t node)
         count_in(clock, node);
 }
 
-void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
-                   int64_t now)
+void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples,
+                   enum push_state state, int64_t now)
 {
     bool joins = members_has(&clock->coming, node);
     if (!(joins || consistency_expects(&clock->consistency, node)) ||
@@ -100,8 +100,10 @@ void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t
         return;
     struct ps_clock_worker *w = &clock->worker[node];
     members_add(&w->have, (uint32_t)shard);
-    if (bad)
+    if (state != PUSH_SOUND)
         members_add(&clock->bad, node);
+    if (state == PUSH_INFINITE)
+        members_add(&clock->infinite, node);
     if (members_count(&w->have) < clock->config.shards)
         return;
     if (joins)
@@ -139,9 +141,11 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
             samples += clock->worker[p].samples;
             clock->worker[p].have = (struct members){{0}};
         }
-    clock->lost = members_without(&clock->lost, &out->applied);
-    clock->lost = members_union(&clock->lost, &out->dropped);
+    const struct members infinite = members_intersection(&members, &clock->infinite);
+    clock->lost = members_without(&clock->lost, &members);
+    clock->lost = members_union(&clock->lost, &infinite);
     clock->bad = members_without(&clock->bad, &members);
+    clock->infinite = members_without(&clock->infinite, &members);
     clock->ready = (struct members){{0}};
     advance_clock(clock, samples);
     consistency_push(&clock->consistency, &members, now, &out->ok);
@@ -160,6 +164,7 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
     change_number(clock);
     members_remove(&clock->ready, node);
     members_remove(&clock->bad, node);
+    members_remove(&clock->infinite, node);
     members_remove(&clock->lost, node);
     /* A worker that died may not have reported its last push to the driver: the others take the
      * missing steps. */

@@ -19,6 +19,9 @@ struct ps_clock_config {
     bool endless;   /* train ends the run, by the samples that workers report */
 };
 
+/* A refused one is finite: it is dropped, and its worker's model is not lost. */
+enum push_state { PUSH_SOUND, PUSH_REFUSED, PUSH_INFINITE };
+
 struct ps_clock_worker {
     struct members have; /* shards that have its next push in full */
     int64_t arrived;     /* that push: when the last of them had it */
@@ -33,7 +36,8 @@ struct ps_clock {
     double base;                     /* clock value at the last change of members */
     uint64_t since;                  /* and records since then */
     struct members coming;           /* joiners that are not members yet */
-    struct members ready, bad;       /* pushes that wait to be decided; those not finite */
+    struct members ready, bad;       /* pushes that wait to be decided; those to be dropped, */
+    struct members infinite;         /* and of these the ones that are not finite */
     struct members lost;             /* workers whose last push was not finite */
     uint32_t latest;                 /* the worker whose push became ready last */
     struct ps_clock_worker worker[VIEW_MEMBERS_MAX];
@@ -56,10 +60,10 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
 void ps_clock_join(struct ps_clock *clock, uint32_t node);
 void ps_clock_fetched(struct ps_clock *clock, uint32_t node);
 
-/* A shard has received the next push of `node`, of `samples` samples; `bad`: it is not finite.
- * Invalid events (of a non-member, of a waiting worker) are ignored. */
-void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
-                   int64_t now);
+/* A shard has received the next push of `node`, of `samples` samples. Invalid events (of a
+ * non-member, of a waiting worker) are ignored. */
+void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples,
+                   enum push_state state, int64_t now);
 
 /* Decide all ready pushes; in bsp, once all workers have pushed. false: there is nothing to
  * decide. */

@@ -41,7 +41,7 @@ static void begin_play(struct play *p, enum consistency_kind kind, uint32_t work
 
 static void have_push(struct play *p, uint32_t node, size_t shard, int64_t now)
 {
-    ps_clock_have(&p->clock, node, shard, 16, false, now);
+    ps_clock_have(&p->clock, node, shard, 16, PUSH_SOUND, now);
 }
 
 static bool expect_decision(struct play *p, int64_t now)
@@ -171,7 +171,7 @@ static void test_what_is_not_finite_is_dropped(void **state)
     (void)state;
     begin_play(&p, CONSISTENCY_SSP, 3, 2);
     have_push(&p, 0, 0, 1);
-    ps_clock_have(&p.clock, 0, 1, 16, true, 2); /* one bad part is enough */
+    ps_clock_have(&p.clock, 0, 1, 16, PUSH_INFINITE, 2); /* one bad part is enough */
     have_push(&p, 1, 0, 3);
     have_push(&p, 1, 1, 4);
     assert_true(expect_decision(&p, 5));
@@ -179,13 +179,34 @@ static void test_what_is_not_finite_is_dropped(void **state)
     is_set(&p.d.dropped, "0");
     is_set(&p.d.ok, "01"); /* it continues */
     assert_false(p.d.diverged);
-    ps_clock_have(&p.clock, 1, 0, 16, true, 6);
-    ps_clock_have(&p.clock, 1, 1, 16, true, 6);
+    ps_clock_have(&p.clock, 1, 0, 16, PUSH_INFINITE, 6);
+    ps_clock_have(&p.clock, 1, 1, 16, PUSH_INFINITE, 6);
     assert_true(expect_decision(&p, 6));
     assert_false(p.d.diverged); /* worker 2 has not reported it */
-    ps_clock_have(&p.clock, 2, 0, 16, true, 7);
-    ps_clock_have(&p.clock, 2, 1, 16, true, 7);
+    ps_clock_have(&p.clock, 2, 0, 16, PUSH_INFINITE, 7);
+    ps_clock_have(&p.clock, 2, 1, 16, PUSH_INFINITE, 7);
     assert_true(expect_decision(&p, 7));
+    assert_true(p.d.diverged);
+    job_free(p.job);
+}
+
+/* At the end of the run a worker may be the only one left, with a last push that differs from those
+ * of the others before it. */
+static void test_what_is_refused_is_no_divergence(void **state)
+{
+    struct play p;
+    (void)state;
+    begin_play(&p, CONSISTENCY_ASP, 2, 2);
+    ps_clock_leave(&p.clock, 1, false, &p.d);
+    ps_clock_have(&p.clock, 0, 0, 16, PUSH_REFUSED, 1);
+    ps_clock_have(&p.clock, 0, 1, 16, PUSH_REFUSED, 1);
+    assert_true(expect_decision(&p, 1));
+    is_set(&p.d.dropped, "0");
+    is_set(&p.d.ok, "0");
+    assert_false(p.d.diverged);
+    ps_clock_have(&p.clock, 0, 0, 16, PUSH_REFUSED, 2);
+    ps_clock_have(&p.clock, 0, 1, 16, PUSH_INFINITE, 2);
+    assert_true(expect_decision(&p, 2));
     assert_true(p.d.diverged);
     job_free(p.job);
 }
@@ -196,7 +217,7 @@ static void test_what_is_not_finite_is_remembered(void **state)
     struct play p;
     (void)state;
     begin_play(&p, CONSISTENCY_ASP, 2, 2);
-    ps_clock_have(&p.clock, 0, 1, 16, true, 1);
+    ps_clock_have(&p.clock, 0, 1, 16, PUSH_INFINITE, 1);
     have_push(&p, 1, 0, 2);
     have_push(&p, 1, 1, 2);
     assert_true(expect_decision(&p, 2));
@@ -350,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_the_clock_of_the_rate),
         cmocka_unit_test(test_the_run_ends_when_all_is_taken),
         cmocka_unit_test(test_what_is_not_finite_is_dropped),
+        cmocka_unit_test(test_what_is_refused_is_no_divergence),
         cmocka_unit_test(test_what_is_not_finite_is_remembered),
         cmocka_unit_test(test_ps_clock_death_releases_waiters),
         cmocka_unit_test(test_ps_clock_joiner_before_first_push),

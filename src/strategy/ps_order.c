@@ -66,7 +66,11 @@ static int report_push(struct ps_server *s, uint32_t node)
     if (s->clock && outlier)
         members_add(&s->outliers, node);
     if (s->clock) {
-        ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
+        ps_clock_have(s->clock, node, 0, g->samples,
+                      outlier  ? PUSH_REFUSED
+                      : g->bad ? PUSH_INFINITE
+                               : PUSH_SOUND,
+                      world_now(s->world));
         return OK;
     }
     return ps_send_shard(

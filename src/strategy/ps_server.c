@@ -201,7 +201,10 @@ static int on_have(struct ps_server *s, const struct ps_message *message)
         return OK;
     if (message->flags & PS_OUTLIER)
         members_add(&s->outliers, node);
-    ps_clock_have(s->clock, node, message->shard, message->samples, message->flags & PS_LOST,
+    ps_clock_have(s->clock, node, message->shard, message->samples,
+                  message->flags & PS_OUTLIER ? PUSH_REFUSED
+                  : message->flags & PS_LOST  ? PUSH_INFINITE
+                                              : PUSH_SOUND,
                   world_now(s->world));
     return OK;
 }
