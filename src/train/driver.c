@@ -251,11 +251,15 @@ static void request_model(struct driver *d, const struct view *view)
 {
     uint32_t model_node = atomic_load(&d->requests.final_of),
              departed = atomic_load(&d->model_writer.left_out);
-    bool asked = view_rank(view, model_node) >= 0;
+    bool asked = may_show(d, view, model_node);
     if (!d->traits.workers_hold_model || view->count == 0 || !driver_all_done(d, view) ||
         (asked && departed == d->requests.left_out))
         return;
     uint32_t next = view_after(view, model_node); /* the model of a leaf may be old */
+    if (!may_show(d, view, next))
+        next = view_after(view, WORLD_ANY); /* the first that takes part, if one does */
+    if (!may_show(d, view, next))
+        return;
     d->requests.left_out = departed;
     atomic_store(&d->requests.final_of, next);
     driver_request_model_of(d, next, MODEL_FINAL);

@@ -169,6 +169,35 @@ static void test_a_slice_dies_meanwhile(void **state)
     }
 }
 
+/* All have trained, and the driver that returns asks the first for the model. Its replica loses a
+ * slice then, and no worker comes instead: the other replica shows the model. */
+static void test_a_slice_dies_at_the_end(void **state)
+{
+    enum { MOMENTS = 6 };
+    struct tiny *t = *state;
+    const struct replicas *shape = &shapes[2];
+    struct sim_run whole = {0}, once = {0};
+    char faults[320];
+    PLAY(t, shape, "", &whole);
+    double at = whole.report.wall_s - 0.02;
+    snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.3 }", at);
+    PLAY(t, shape, faults, &once);
+    double back = run_number(once.dir, "back", 0, "t");
+    for (int i = 0; i < MOMENTS; i++) {
+        struct sim_run r = {0};
+        snprintf(faults, sizeof faults,
+                 "fault { at: %.6f kill: -1 for: 0.3 } fault { at: %.6f kill: 1 } "
+                 "fault { at: 0.01 kill: 4 } fault { at: 0.01 kill: 5 } "
+                 "fault { at: 0.01 kill: 6 } fault { at: 0.01 kill: 7 }",
+                 at, back + 0.0003 * i);
+        PLAY(t, shape, faults, &r);
+        assert_int_equal(run_count(r.dir, "member", "what", "unseated"), 1);
+        assert_int_equal(r.report.workers, 3);
+        if (!run_same_bits(r.dir, whole.dir, "final.safetensors"))
+            fail_msg("%s: another model (%s)", faults, r.dir);
+    }
+}
+
 /* The only replica loses a slice together with the driver: nobody has that slice, so the run
  * resumes from its checkpoint, with the worker that comes instead. */
 static void test_without_a_whole_replica_the_checkpoint_counts(void **state)
@@ -189,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_it_dies_again_at_once),
         cmocka_unit_test(test_it_dies_at_the_end),
         cmocka_unit_test(test_a_slice_dies_meanwhile),
+        cmocka_unit_test(test_a_slice_dies_at_the_end),
         cmocka_unit_test(test_without_a_whole_replica_the_checkpoint_counts),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
