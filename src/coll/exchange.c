@@ -362,6 +362,7 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
         vec_scale(result, (float)e->mine.weight, all);
     if (owed->n > 0)
         vec_copy(owed, &e->residual[~c->n & 1], all);
+    e->attempted = c->n;
     int rc = world_copied(e->group->world, result->n * sizeof(float));
     trace_end(e->group->world, begun, span_of(e, SPAN_COPY, (result->n + owed->n) * sizeof(float)));
     if (rc == OK && e->config.split)
@@ -458,7 +459,11 @@ void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
                           const struct exchange_meta *meta, uint32_t view)
 {
     PL_ASSERT(view >= e->made_in); /* F6: an earlier result of n does not replace a later one */
-    struct vec result = *x;
+    /* One begun and not completed here may have counted: what it sent is not sent again. */
+    uint64_t last = e->attempted > e->completed ? e->attempted : e->completed;
+    struct vec *owed = &e->residual[n & 1], result = *x;
+    if ((last ^ n) & 1)
+        vec_copy(owed, &e->residual[last & 1], vec_all(owed));
     *x = e->result[n & 1];
     e->result[n & 1] = result;
     e->meta[n & 1] = *meta;

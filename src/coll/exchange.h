@@ -162,6 +162,7 @@ struct exchange {
     /* Values that a lossy codec has lost and this member has not sent yet: after the last exchange,
      * and in the one under way. Not used with f32, nor with states. */
     struct vec residual[2];
+    uint64_t attempted; /* the last exchange that this member began; 0: none */
     /* Of a split exchange: where residuals are of results; elsewhere they are of sums, which were
      * divided by this weight at last. */
     struct range owned;

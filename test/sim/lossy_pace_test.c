@@ -97,6 +97,35 @@ static void hold_copies(void)
     }
 }
 
+/* As of the last event: the values owed behind a worker's last exchange, or in one begun since. */
+static struct {
+    float owed[NODES][LANES][FLOATS];
+    size_t results, others; /* that leaves have received; of them those of the other parity */
+} leaf;
+
+/* A leaf's result leaves it what it owed, since its proxy's exchanges send nothing of that. */
+static void on_leaf_event(void *user, uint32_t node)
+{
+    const struct sim_train *t = user;
+    (void)node;
+    for (uint32_t p = 0; p < NODES && t->rc == OK; p++)
+        for (uint32_t i = 0; i < seen.lanes; i++) {
+            const struct exchange *e = seen.exchange[p][i];
+            if (!e)
+                continue;
+            uint64_t n = e->completed, begun = e->attempted > n ? e->attempted : n;
+            size_t bytes = e->residual[0].n * sizeof(float);
+            if (n != seen.completed[p][i] && members_has(&group_view(e->group)->leaves, p) &&
+                !members_has(&exchange_result_meta(e)->participants, p)) {
+                assert_memory_equal(e->residual[n & 1].at, leaf.owed[p][i], bytes);
+                leaf.results++;
+                leaf.others += (n - seen.completed[p][i]) & 1;
+            }
+            seen.completed[p][i] = n;
+            memcpy(leaf.owed[p][i], e->residual[begun & 1].at, bytes);
+        }
+}
+
 /* After each event: exchanges that have been completed. */
 static void on_event(void *user, uint32_t node)
 {
@@ -278,6 +307,30 @@ static void test_a_copy_that_waits_lacks_nothing(void **state)
                "node { count: 4 } step_seconds: 0.004 link { mbit: 30 }\n");
 }
 
+static void test_a_leaf_keeps_what_it_owes(void **state)
+{
+    static const char *const set[] = {
+        "stop={ seconds: 3 }", "validation=0", "collective.wire=topk64",
+        "strategy.pace={ gamma: 0 coordination: symmetric shards: 3 }", NULL};
+    struct ground g;
+    memset(&seen, 0, sizeof seen);
+    ground_open(&g, *state, set);
+    struct sim_train trial = {.ground = &g,
+                              .cluster = "node { count: 4 } step_seconds: 0.01 link { mbit: 3 }\n"
+                                         "fault { at: 0.6 clog: 1 factor: 10 for: 0.8 }\n"
+                                         "fault { at: 1.8 clog: 2 factor: 10 for: 0.8 }\n",
+                              .host = watch_exchanges,
+                              .observe = on_leaf_event};
+    trial.user = &trial;
+    sim_train_play(&trial);
+    if (trial.rc != OK)
+        fail_msg("%s", trial.err.text);
+    print_message("    leaves have received %zu results, %zu of them of the other parity\n",
+                  leaf.results, leaf.others);
+    assert_true(leaf.results >= 10 && leaf.others >= 3);
+    ground_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_death_moves_what_is_owed),
         cmocka_unit_test(test_a_death_needs_no_rest),
         cmocka_unit_test(test_a_copy_that_waits_lacks_nothing),
+        cmocka_unit_test(test_a_leaf_keeps_what_it_owes),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
