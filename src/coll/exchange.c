@@ -49,7 +49,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         .synced = 1, /* in the first view all members start at the same exchange */
         .made_in = 1,
     };
-    if (group->observer)
+    if (group->observer && group->observer->opened)
         group->observer->opened(group->observer->user, group->world->self, e);
     while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
         e->config.chunk *= 2;

@@ -123,17 +123,16 @@ struct ps_client;
 struct vec;
 
 /* Sees the exchanges and parameter servers of a node, in tests; in simulation, between two events.
- * They are valid until the node's state ends. */
+ * They are valid until the node's state ends. A function that is NULL is not called. */
 struct group_observer {
     void (*opened)(void *user, uint32_t node, const struct exchange *e);
     void *user;
-    /* The server has carried out an order; or, recovered, it continues behind one. NULL: not
-     * observed */
+    /* The server has carried out an order; or, recovered, it continues behind one. */
     void (*served)(void *user, const struct ps_server *server, bool recovered);
-    /* A worker's client has begun a push, or fetched a state. NULL: not observed */
+    /* A worker's client has begun a push, or fetched a state. */
     void (*pushed)(void *user, uint32_t node, const struct ps_client *client);
     /* A worker is about to contribute this vector to an exchange, or to push it. The observer may
-     * change it, as a broken machine would. NULL: not observed */
+     * change it, as a broken machine would. */
     void (*contributes)(void *user, uint32_t node, struct vec *contribution);
 };
 

@@ -325,13 +325,13 @@ int train_drive(struct world *world, const struct train_host *host,
     atomic_store(&d->model_writer.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);
-    if (host->watch)
+    if (host->watch && host->watch->driver)
         host->watch->driver(host->watch->user, d);
     int rc = driver_open(d);
     if (rc == OK && !d->ending.over)
         rc = run_driver(d);
     rc = driver_close(d, rc, report);
-    if (host->watch)
+    if (host->watch && host->watch->driver)
         host->watch->driver(host->watch->user, NULL);
     lanes_release(&d->part.driver.lanes);
     if (d->group.world)

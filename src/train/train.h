@@ -17,12 +17,12 @@ struct worker;
 
 /* An observer, where all nodes live in one process and one runs at a time: it is called with a
  * node's state once it has begun, and again, with NULL, before that state ends. To be read, between
- * two events of a simulation. */
+ * two events of a simulation. A function that is NULL is not called. */
 struct train_watch {
     void (*driver)(void *user, const struct driver *d);
     void (*worker)(void *user, uint32_t node, const struct worker *w);
     void *user;
-    struct group_observer exchanges; /* opened NULL: not observed */
+    struct group_observer exchanges;
 };
 
 /* The resources of a node of this process, which it may share with the process's other nodes. */
@@ -84,7 +84,7 @@ struct train_host {
 
 static inline const struct group_observer *train_observer(const struct train_host *host)
 {
-    return host->watch && host->watch->exchanges.opened ? &host->watch->exchanges : NULL;
+    return host->watch ? &host->watch->exchanges : NULL;
 }
 
 /* The summary of a run, as in its `end` event. */

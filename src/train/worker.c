@@ -482,7 +482,7 @@ int train_work(struct world *world, const struct train_host *host)
     w->world = world;
     w->host = host;
     arena_init(&w->arena);
-    if (host->watch)
+    if (host->watch && host->watch->worker)
         host->watch->worker(host->watch->user, world->self, w);
     int rc = run_strategy(w);
     if (rc == OK && w->stage == DEPARTED_TRAINING)
@@ -491,7 +491,7 @@ int train_work(struct world *world, const struct train_host *host)
         *host->why = w->err;
     if (host->given_up && atomic_load(&w->group.end.given_up))
         atomic_store(host->given_up, true);
-    if (host->watch)
+    if (host->watch && host->watch->worker)
         host->watch->worker(host->watch->user, world->self, NULL);
     world_end_task(w->world, &w->warming);
     worker_slice_end(w);

@@ -102,34 +102,10 @@ static void on_fault(void *user, const struct sim_fault *fault)
     atomic_store(&leave[fault->node], 1);
 }
 
-static void on_driver(void *user, const struct driver *d)
-{
-    (void)user;
-    (void)d;
-}
-
-static void on_worker(void *user, uint32_t node, const struct worker *w)
-{
-    (void)user;
-    (void)node;
-    (void)w;
-}
-
-static void on_opened(void *user, uint32_t node, const struct exchange *e)
-{
-    (void)user;
-    (void)node;
-    (void)e;
-}
-
 static void watch_servers(void *user, uint32_t node, struct train_host *host)
 {
-    static const struct train_watch watch = {.driver = on_driver,
-                                             .worker = on_worker,
-                                             .exchanges = {.opened = on_opened,
-                                                           .served = on_served,
-                                                           .pushed = on_pushed,
-                                                           .contributes = on_contribution}};
+    static const struct train_watch watch = {
+        .exchanges = {.served = on_served, .pushed = on_pushed, .contributes = on_contribution}};
     (void)user;
     host->watch = &watch;
     if (node < NODES)

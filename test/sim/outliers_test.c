@@ -23,26 +23,6 @@ struct play {
     int rejected, rejected_sound, ended, ended_sound;
 };
 
-static void on_driver(void *user, const struct driver *d)
-{
-    (void)user;
-    (void)d;
-}
-
-static void on_worker(void *user, uint32_t node, const struct worker *w)
-{
-    (void)user;
-    (void)node;
-    (void)w;
-}
-
-static void on_opened(void *user, uint32_t node, const struct exchange *e)
-{
-    (void)user;
-    (void)node;
-    (void)e;
-}
-
 /* The machine of worker BAD breaks after its first contributions. Of a push to several servers only
  * the first one's part has not left yet. */
 static void spoil_contribution(void *user, uint32_t node, struct vec *v)
@@ -99,11 +79,8 @@ static void play_wire(struct tiny *t, struct play *p, const char *strategy, cons
                          rejects ? "reject=outliers" : "reject=not_finite",
                          NULL};
     *p = (struct play){.fault = fault};
-    p->watch = (struct train_watch){
-        .driver = on_driver,
-        .worker = on_worker,
-        .user = p,
-        .exchanges = {.opened = on_opened, .user = p, .contributes = spoil_contribution}};
+    p->watch = (struct train_watch){.user = p,
+                                    .exchanges = {.user = p, .contributes = spoil_contribution}};
     ground_open(&ground, t, set);
     p->train = (struct sim_train){.ground = &ground,
                                   .cluster = eight,

@@ -118,26 +118,6 @@ static void on_pushed(void *user, uint32_t node, const struct ps_client *client)
     seen.finals++;
 }
 
-static void on_opened(void *user, uint32_t node, const struct exchange *e)
-{
-    (void)user;
-    (void)node;
-    (void)e;
-}
-
-static void on_driver(void *user, const struct driver *d)
-{
-    (void)user;
-    (void)d;
-}
-
-static void on_worker(void *user, uint32_t node, const struct worker *w)
-{
-    (void)user;
-    (void)node;
-    (void)w;
-}
-
 static atomic_int leave[NODES];
 
 static void on_fault(void *user, const struct sim_fault *fault)
@@ -150,9 +130,7 @@ static void on_fault(void *user, const struct sim_fault *fault)
 static void watch_servers(void *user, uint32_t node, struct train_host *host)
 {
     static const struct train_watch watch = {
-        .driver = on_driver,
-        .worker = on_worker,
-        .exchanges = {.opened = on_opened, .served = on_served, .pushed = on_pushed}};
+        .exchanges = {.served = on_served, .pushed = on_pushed}};
     (void)user;
     host->watch = &watch;
     if (node < NODES)
