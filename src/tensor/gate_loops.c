@@ -173,8 +173,19 @@ INLINE floats lstm_sum(const struct gate_row *r, size_t g, size_t i, size_t len)
     return sum_at(r, g, i, len) + load_gate(r, r->z, g, i, len);
 }
 
+/* The gates and the cells of the next record lie where no processor looks ahead by itself. */
+INLINE void lstm_ask_for_next(const struct gate_row *r, size_t i)
+{
+    size_t next = r->next * r->H;
+    for (size_t g = LSTM_I; g <= LSTM_G; g++)
+        __builtin_prefetch(r->gates + 4 * next + g * r->H + i, 1);
+    __builtin_prefetch(r->c + next + i, 1);
+    __builtin_prefetch(r->before + next + i);
+}
+
 INLINE void lstm_forward_part(const struct gate_row *r, size_t i, size_t len)
 {
+    lstm_ask_for_next(r, i);
     floats in = sigmoid(lstm_sum(r, LSTM_I, i, len)), forget = sigmoid(lstm_sum(r, LSTM_F, i, len));
     floats out = sigmoid(lstm_sum(r, LSTM_O, i, len));
     floats g = hyperbolic_tangent(lstm_sum(r, LSTM_G, i, len));
@@ -198,6 +209,7 @@ INLINE void lstm_put(const struct gate_row *r, size_t g, size_t i, floats d, siz
 
 INLINE void lstm_backward_part(const struct gate_row *r, size_t i, size_t len)
 {
+    lstm_ask_for_next(r, i);
     floats in = load_gate(r, r->gates, LSTM_I, i, len), g = load_gate(r, r->gates, LSTM_G, i, len);
     floats forget = load_gate(r, r->gates, LSTM_F, i, len);
     floats out = load_gate(r, r->gates, LSTM_O, i, len);

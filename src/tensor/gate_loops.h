@@ -11,6 +11,7 @@
 /* H units have G·H gates, gate by gate. A pointer that the kind does not use may be NULL. */
 struct gate_row {
     size_t H;
+    size_t next;         /* rows of the next record are so many rows further; 0: there is none */
     float cont;          /* factor of the state before */
     const float *sums;   /* forward: the input's products; may be `gates` */
     float *gates;        /* the gates; backward: then the gradient by the input's products */

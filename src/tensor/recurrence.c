@@ -66,6 +66,7 @@ struct gate_row recurrence_row(const struct recurrence *r, const struct recurren
     bool lstm = r->spec.kind == RECURRENCE_LSTM, gru = r->Z > 1 && !lstm;
     return (struct gate_row){
         .H = U,
+        .next = n + 1 < r->spec.N ? r->spec.T : 0,
         .cont = cont_at(r, args, n, t),
         .sums = r->rows.op ? recurrence_row_sums(r, args, at) : r->gates + at * G * U,
         .gates = r->gates + at * G * U,
