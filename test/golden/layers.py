@@ -9,12 +9,16 @@ Each file holds cases of a family; a line has a keyword, a name, and numbers:
                                    definition in double; opencv: its reader of Caffe's files agrees
     net PHASE BATCH RECORD SCALE OFFSET CLASSES TOLERANCE
     target FLOATS SCALE OFFSET whole|real     the last floats of each record, rounded down if whole
+    given SHAPE VALUES             or these values
+    carries FLOATS                 what a record's state carries from window to window, 0 at first
     layer { .. }                   of the net, in order
     init NAME SHAPE VALUES         what a filler makes of a segment of x
     param NAME SHAPE STREAM SCALE OFFSET      each segment of x, in order
     state NAME SHAPE STREAM SCALE OFFSET      each segment of s, in order, before the pass
-    top NAME SHAPE VALUES          what goes forward
+    window STREAM                  one more pass over other data: all lines below once more
+    top NAME SHAPE VALUES          what goes forward; nan: any value
     after NAME SHAPE VALUES        s after it
+    carried - SHAPE VALUES         what the records carry after it
     loss - scalar VALUE            the whole loss, the batch's mean
     dx NAME SHAPE VALUES           the loss by a bottom
     dw NAME SHAPE VALUES           the loss by a blob of parameters

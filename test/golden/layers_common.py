@@ -71,33 +71,37 @@ class Case:
     losses    names of tops that are losses, with their weights; all other tops get a head
     labels    number of classes of the labels that the data layer gives
     target    the last bottom, t instead of x: no gradient goes there; (scale, offset, whole), its
-              own formula, rounded down if whole
+              own formula, rounded down if whole; or a tensor, its values
     inits     name of a blob of parameters: what its filler makes of it
     states    Param of each blob of state before the pass; f returns what follows as "NAME!"
+    windows   passes with the same parameters, each over data of its own. If several: f(x, p, c),
+              c what it returned as "carried!" of the pass before, cut off; None: the first
     by        who said it, beside autograd's gradients
     """
 
     def __init__(self, name, f, layers, bottoms, params=(), N=2, data=(2.0, 0.0), train=True,
                  losses=None, labels=CLASSES, states=(), tolerance=1e-5, heads=None, by="torch",
-                 opencv=True, target=None, inits=None):
+                 opencv=True, target=None, inits=None, windows=1):
         self.name, self.f, self.by, self.N, self.data = name, f, by, N, data
         self.layers = [re.sub(r"\s+", " ", line).strip() for line in layers]
         self.bottoms = [tuple(b) for b in bottoms]
         self.params, self.states = list(params), list(states)
         self.train, self.losses, self.labels = train, losses or {}, labels
         self.tolerance, self.heads, self.opencv, self.target = tolerance, heads, opencv, target
-        self.inits = inits or {}
+        self.inits, self.windows = inits or {}, windows
         self.family = f.__module__  # the file that has the case
         cases.append(self)
 
     def record(self):
         return self.bottoms[0] if len(self.bottoms) == 1 else (sum(count(b) for b in self.bottoms),)
 
-    def inputs(self):
+    def inputs(self, stream=DATA):
         """The bottoms' values: parts of each record, one after another."""
-        x = hashed(DATA, (self.N,) + self.record(), *self.data).reshape(self.N, -1)
+        x = hashed(stream, (self.N,) + self.record(), *self.data).reshape(self.N, -1)
         parts = list(torch.split(x, [count(b) for b in self.bottoms], 1))
-        if self.target:
+        if isinstance(self.target, torch.Tensor):
+            parts[-1] = self.target.double()
+        elif self.target:
             scale, offset, whole = self.target
             t = hashed(DATA, x.shape, scale, offset)[:, -count(self.bottoms[-1]):]
             parts[-1] = t.floor() if whole else t
@@ -105,7 +109,7 @@ class Case:
         return [p.requires_grad_(i < self.with_gradient()) for i, p in enumerate(parts)]
 
     def with_gradient(self):
-        return len(self.bottoms) - (1 if self.target else 0)
+        return len(self.bottoms) - (1 if self.target is not None else 0)
 
     def front(self):
         lines = ["layer { name: 'in.data' type: 'Input' top: 'data' top: 'label' }"]
@@ -138,44 +142,55 @@ class Case:
                 " bottom: 'label' top: 'loss.%s' }" % (name, name, name)]
 
     def write(self, out):
-        x, first = self.inputs(), self.with_gradient()
-        scales = [Param("in.%d.0" % i, (b[0],), 0.0, 1.0) for i,
-                  b in enumerate(self.bottoms[:first])]
+        first, n = self.with_gradient(), len(self.params)
         p = [hashed(first + k, q.shape, q.scale, q.offset).requires_grad_() for k,
              q in enumerate(self.params)]
         s = [hashed(STATE + k, q.shape, q.scale, q.offset) for k, q in enumerate(self.states)]
-        results = self.f(x, p, s) if self.states else self.f(x, p)
-        tops = {k: v for k, v in results.items() if not k.endswith("!")}
-        heads = []
-        if self.train:
-            heads = self.heads
-            if heads is None:
-                heads = [t for t in tops if t not in self.losses]
-        loss, lines, weights = torch.zeros((), dtype=torch.float64), self.front() + self.layers, []
-        for k, name in enumerate(heads):
-            shape = (CLASSES, count(tops[name].shape[1:]))
-            weights.append(Param("head.%s.0" % name, shape, 1.0, 0.0))
-            W = hashed(first + len(p) + k, shape, 1.0, 0.0)
-            loss = loss + F.cross_entropy(F.linear(tops[name].flatten(1), W),
-                                          labels_of(self.N, self.labels) % CLASSES)
-            lines += self.head(name)
-        for name, weight in self.losses.items():
-            loss = loss + weight * tops[name].sum()
-        if self.train:
-            loss.backward()
+        put, carried = lambda *words: print(*words, file=out), None
+        for window in range(self.windows):
+            x = self.inputs(DATA + 200 * window)
+            results = (self.f(x, p, carried) if self.windows > 1 else
+                       self.f(x, p, s) if self.states else self.f(x, p))
+            carried = results.get("carried!")
+            tops = {k: v for k, v in results.items() if not k.endswith("!")}
+            heads = []
+            if self.train:
+                heads = self.heads
+                if heads is None:
+                    heads = [t for t in tops if t not in self.losses]
+            weights = [Param("head.%s.0" % t, (CLASSES, count(tops[t].shape[1:]))) for t in heads]
+            if window == 0:
+                self.write_net(put, x, p, s, tops, heads, weights, carried)
+            else:
+                put("window %d" % (DATA + 200 * window))
+            loss = torch.zeros((), dtype=torch.float64)
+            for k, (name, q) in enumerate(zip(heads, weights)):
+                W = hashed(first + n + k, q.shape, 1.0, 0.0)
+                loss = loss + F.cross_entropy(F.linear(tops[name].flatten(1), W),
+                                              labels_of(self.N, self.labels) % CLASSES)
+            for name, weight in self.losses.items():
+                loss = loss + weight * tops[name].sum()
+            self.write_results(put, x, p, results, tops, loss)
+
+    def write_net(self, put, x, p, s, tops, heads, weights, carried):
+        scales = [Param("in.%d.0" % i, (b[0],), 0.0, 1.0) for i,
+                  b in enumerate(self.bottoms[:self.with_gradient()])]
         blobs = list(zip(self.params + self.states, p + s))
         said = self.by + (" opencv" if self.opencv and in_child(opencv_agrees, self, x, blobs,
                                                                 tops) else "")
-        put = lambda *words: print(*words, file=out)
         put("case %s by %s" % (self.name, said))
         put("net %s %d %s %.9g %.9g %d %g" % ("train" if self.train else "test", self.N,
                                               dims(self.record()),
                                               self.data[0], self.data[1], self.labels,
                                               self.tolerance))
-        if self.target:
+        if isinstance(self.target, torch.Tensor):
+            put("given", values(self.target))
+        elif self.target:
             put("target %d %.9g %.9g %s" % (count(self.bottoms[-1]), *self.target[:2],
                                             "whole" if self.target[2] else "real"))
-        for line in lines:
+        if carried is not None:
+            put("carries %d" % carried.shape[1])
+        for line in self.front() + self.layers + [line for t in heads for line in self.head(t)]:
             put(line)
         for name, value in self.inits.items():
             put("init", name, values(value))
@@ -183,14 +198,21 @@ class Case:
             put(q.line("param", k))
         for k, q in enumerate(self.states):
             put(q.line("state", STATE + k))
+
+    def write_results(self, put, x, p, results, tops, loss):
         for name, value in tops.items():
             put("top", name, values(value))
         for q in self.states:
             put("after", q.name, values(results[q.name + "!"]))
+        if "carried!" in results:
+            put("carried -", values(results["carried!"]))
         if not self.train:
             return
+        for v in p:
+            v.grad = None
+        loss.backward()
         put("loss -", values(loss))
-        for i, v in enumerate(x[:first]):
+        for i, v in enumerate(x[:self.with_gradient()]):
             put("dx x%d" % i, values(gradient(v)))
         for q, v in zip(self.params, p):
             put("dw", q.name, values(gradient(v)))

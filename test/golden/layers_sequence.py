@@ -154,3 +154,120 @@ embed("once-each", (1,), K=40, O=2)
 embed("test", (4,), train=False)
 embed("fillers", (3,), "weight_filler { value: 2 } bias_filler { value: -1 }",
       inits={"unit.0": torch.full((5, 3), 2.0), "unit.1": torch.full((3,), -1.0)})
+
+
+# --- padded sequences, and windows of longer ones, by PyTorch's own modules -------------------
+
+MODULES = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU, "RNN": torch.nn.RNN}
+LENGTHS = (4, 1, 5, 2)  # of T steps; what lies behind them is padding
+N, T, D, H = 4, 5, 3, 4
+
+
+def params_of(kind, names):
+    """An RNN's are those without the output's product, as PyTorch has it."""
+    some = 4 if kind == "GRU" else 3
+    return [Param("%s.%d" % (name, k), s, 1.2) for name in names
+            for k, s in enumerate(shapes(kind, D if name == names[0] else H, H)[:some])]
+
+
+def module_of(kind, p):
+    """With as many layers as p has the blobs of."""
+    some, weights = 4 if kind == "GRU" else 3, []
+    for k in range(0, len(p), some):
+        w_x, b_x, w_h = (gates_of_caffe(v) if kind == "LSTM" else v for v in p[k:k + 3])
+        weights += [w_x, w_h, b_x, p[k + 3] if kind == "GRU" else torch.zeros_like(b_x)]
+    module = MODULES[kind](p[0].shape[1], H, len(p) // some, batch_first=True)
+    assert [v.shape for v in module._flat_weights] == [v.shape for v in weights]
+    module._flat_weights = weights
+    return module
+
+
+def run_modules(kind, names, x, first, p):
+    """Outputs by name and the state behind the last step; states are (N, 1, H), for each layer h,
+    and of an LSTM c behind it. Layer by layer, for the outputs of each; all at once is the same."""
+    each, some, outs, last = KINDS[kind][2], len(p) // len(names), {}, []
+
+    def run_some(y, state, w):
+        state = torch.stack([v.squeeze(1) for v in state]).unflatten(0, (-1, each))
+        y, state = module_of(kind, w)(y, tuple(state.unbind(1)) if each > 1 else state[:, 0])
+        state = torch.stack(state if each > 1 else (state,), 1).flatten(0, 1)
+        return y, [v.unsqueeze(1) for v in state]
+
+    y = x
+    for k, name in enumerate(names):
+        y, state = run_some(y, first[each * k:each * (k + 1)], p[some * k:some * (k + 1)])
+        outs[name], last = y, last + state
+    whole, state = run_some(x, first, p)
+    data = lambda v: v if isinstance(v, torch.Tensor) else v.data
+    assert torch.allclose(data(whole), data(y), 1e-12, 1e-12)
+    assert torch.allclose(torch.cat(state), torch.cat(last), 1e-12, 1e-12)
+    return outs, last
+
+
+def layers_of(kind, names, fields="", more=()):
+    """The first reads x0, each other the one before; beside, each has some of `more`."""
+    message = "gru_param" if kind == "GRU" else "recurrent_param"
+    fields += " output_product: false" if kind == "RNN" else ""
+    return ["layer { name: '%s' type: '%s' bottom: '%s' top: '%s' %s %s { num_output: %d %s } }"
+            % (name, kind, below, name, extra, message, H, fields)
+            for name, below, extra in zip(names, ["x0"] + names, more or [""] * len(names))]
+
+
+def padded(kind, names, classes=3):
+    """From given states to the loss at the steps that are no padding: there labels are ignored.
+    In the padding of some records marks are 0, of others 1. The last record begins with 0."""
+    count = KINDS[kind][2] * len(names)
+    marks, words = torch.ones(N, T), torch.full((N, T), -1.0)
+    for n, length in enumerate(LENGTHS):
+        marks[n, length:] = n % 2
+        words[n, :length] = torch.tensor([(n + 2 * t) % classes for t in range(length)])
+    marks[3, 0] = 0
+    ends = torch.tensor(LENGTHS).reshape(-1, 1, 1)
+    known = lambda v, where: torch.where(where, v, torch.full_like(v, float("nan")))
+    pack = lambda v: torch.nn.utils.rnn.pack_padded_sequence(v, LENGTHS, True, False)
+
+    def unpack(v):
+        v = torch.nn.utils.rnn.pad_packed_sequence(v, True)[0]
+        return known(v, torch.arange(T).reshape(1, T, 1) < ends)
+
+    def f(b, p):
+        first = [v * marks[:, :1, None].double() for v in b[1:-1]]
+        outs, last = run_modules(kind, names, pack(b[0]), first, p[:-2])
+        score = outs[names[-1]]._replace(data=F.linear(outs[names[-1]].data, *p[-2:]))
+        return {**{name: unpack(v) for name, v in outs.items()},
+                **{"last%d" % k: known(v, ends == T) for k, v in enumerate(last)},
+                "score": unpack(score),
+                "loss": F.cross_entropy(score.data, pack(words).data.long())}
+
+    ends_of = ["bottom: 'x%d' top: 'last%d'" % (k + 1, k) for k in range(count)]
+    each = count // len(names)
+    more = ["bottom: 'cont' " + " ".join(ends_of[k:k + each]) for k in range(0, count, each)]
+    text = ["layer { name: 'in.marks' type: 'Slice' bottom: 't' top: 'cont' top: 'words'"
+            " slice_param { slice_point: %d } }" % T,
+            *layers_of(kind, names, "expose_hidden: true", more),
+            "layer { name: 'ip' type: 'InnerProduct' bottom: '%s' top: 'score'"
+            " inner_product_param { num_output: %d axis: 2 } }" % (names[-1], classes),
+            "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'score' bottom: 'words'"
+            " top: 'loss' loss_param { ignore_label: -1 } softmax_param { axis: 2 } }"]
+    Case("padded." + kind.lower(), f, text, [(T, D)] + [(1, H)] * count + [(2 * T,)],
+         params_of(kind, names) + [Param("ip.0", (classes, H)), Param("ip.1", (classes,))], N=N,
+         opencv=False, losses={"loss": 1.0}, heads=[], target=torch.cat((marks, words), 1))
+
+
+def windows(kind, names):
+    """Three of a stream: each but the first begins with the state that the one before ends with."""
+    count = KINDS[kind][2] * len(names)
+
+    def f(b, p, carried):
+        carried = torch.zeros(N, count * H).double() if carried is None else carried
+        outs, last = run_modules(kind, names, b[0], carried.unflatten(1, (count, 1, H)).unbind(1),
+                                 p)
+        return {**outs, "carried!": torch.cat(last, 2).squeeze(1).detach()}
+
+    Case("windows." + kind.lower(), f, layers_of(kind, names), [(T, D)], params_of(kind, names),
+         N=N, opencv=False, windows=3, heads=names[-1:])
+
+
+for kind, names in (("LSTM", ["a", "y"]), ("GRU", ["y"]), ("RNN", ["y"])):
+    padded(kind, names)
+    windows(kind, names)
