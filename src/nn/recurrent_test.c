@@ -233,6 +233,69 @@ static void test_gradient_stops_at_the_border(void **state)
     fixture_close(&f);
 }
 
+/* ---- padding: steps whose label is ignored ---- */
+
+#define PADDED(units)                                                                           \
+    PARTS VECTOR("h")                                                                           \
+        VECTOR("c") "layer { name: 'e' type: 'InnerProduct' bottom: 'x' "                       \
+                    "top: 'e' inner_product_param { num_output: 3 axis: 2 "                     \
+                    "weight_filler { type: 'gaussian' std: 0.8 } } }\n" units                   \
+                    "layer { name: 'ip' type: 'InnerProduct' bottom: 'a' top: 'ip' "            \
+                    "inner_product_param { num_output: 2 axis: 2 weight_filler { type: "        \
+                    "'gaussian' std: 0.8 } } }\n"                                               \
+                    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'rest' " \
+                    "top: 'loss' softmax_param { axis: 2 } loss_param { ignore_label: -1 } }\n"
+#define PADDED_CONT "bottom: 'e' bottom: 'cont'"
+
+/* The labels are the last column of x. */
+static void label_steps(struct fixture *f, const size_t *lengths)
+{
+    for (size_t i = 0; i < RECORDS * 7; i++)
+        f->data[i * 6 + 5] = i % 7 < lengths[i / 7] ? (float)(i % 2) : -1.0f;
+}
+
+/* A record of padding alone leaves no trace in the gradients, of inputs and of first states either:
+ * they pass to the weights of e, h.all and c.all. Of such records alone all gradients are 0. */
+static void test_padding_alone(void **state)
+{
+    static const char *const nets[] = {
+        PADDED(LSTM("a", PADDED_CONT " bottom: 'h' bottom: 'c'", "top: 'a' top: 'hl' top: 'cl'",
+                    "expose_hidden: true")),
+        PADDED(GRU("a", PADDED_CONT " bottom: 'c' bottom: 'h'", "top: 'a' top: 'hl'",
+                   "expose_hidden: true")),
+        PADDED(RNN("a", PADDED_CONT " bottom: 'c' bottom: 'h'", "top: 'a' top: 'hl'",
+                   "expose_hidden: true output_product: false")),
+    };
+    static const size_t lengths[] = {7, 0, 1}, none[RECORDS] = {0};
+    for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
+        struct fixture f;
+        fixture_open(&f, nets[k], PHASE_TRAIN, RECORDS, (struct shape){2, {7, 6}}, *state);
+        float *before = arena_array(&f.arena, f.dx.n, float);
+        assert_non_null(before);
+        label_steps(&f, lengths);
+        double loss = fixture_gradient(&f).loss;
+        memcpy(before, f.dx.at, f.dx.n * sizeof *before);
+        for (size_t i = 7 * 6; i < 2 * 7 * 6; i++)
+            f.data[i] = 1.5f - 2.0f * f.data[i];
+        label_steps(&f, lengths);
+        assert_true(fixture_gradient(&f).loss == loss && loss > 0);
+        for (size_t s = 0; s < net_segments(f.net)->count; s++) {
+            const struct segment *segment = &net_segments(f.net)->at[s];
+            size_t zeros = 0;
+            for (size_t i = segment->offset; i < segment->offset + segment->len; i++) {
+                assert_true(f.dx.at[i] == before[i]);
+                zeros += before[i] == 0.0f;
+            }
+            assert_true(zeros < segment->len);
+        }
+        label_steps(&f, none);
+        assert_true(fixture_gradient(&f).loss == 0);
+        for (size_t i = 0; i < f.dx.n; i++)
+            assert_true(f.dx.at[i] == 0.0f);
+        fixture_close(&f);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void test_refusals(void **state)
@@ -319,6 +382,8 @@ int main(void)
         {"carried_by_no_reverse_dnnl", test_carried_by_no_reverse, NULL, NULL, NULL},
         {"gradient_stops_at_the_border_ref", test_gradient_stops_at_the_border, NULL, NULL, NULL},
         {"gradient_stops_at_the_border_dnnl", test_gradient_stops_at_the_border, NULL, NULL, NULL},
+        {"padding_alone_ref", test_padding_alone, NULL, NULL, NULL},
+        {"padding_alone_dnnl", test_padding_alone, NULL, NULL, NULL},
         {"embed_out_of_range_ref", test_embed_out_of_range, NULL, NULL, NULL},
         {"embed_out_of_range_dnnl", test_embed_out_of_range, NULL, NULL, NULL},
         {"refusals", test_refusals, NULL, NULL, NULL},
