@@ -9,7 +9,10 @@
  * cont all sequences continue. The state before the first step is the one that the batch carries
  * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the
  * state behind the last step more tops. A layer that reads its sequences from the last step to the
- * first begins with 0. */
+ * first begins with 0.
+ *
+ * Shorter sequences are padded behind their end with any finite values, and the loss ignores the
+ * labels there (ignore_label). A layer that reads backwards needs its padding in front. */
 #include "nn/layers.h"
 #include "nn/partition.h"
 #include "tensor/recurrence.h"
