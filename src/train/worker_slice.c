@@ -15,14 +15,14 @@ static int meet_others(void *user, const struct net_point *point)
     return l->meet(l->meet_user, point);
 }
 
-/* At the end of the run the final model is evaluated, unless it has just been. */
+/* At the end of the run the final model is evaluated, and again where another view interrupts that,
+ * which may have ended for some mates. */
 static int evaluate_slice(struct member *m, uint32_t uses, bool ended)
 {
     struct worker *w = m->train;
     struct learner *l = &w->learner;
     struct model_scores scores = {.here = true, .exchanges = m->progress.exchanges};
-    bool known = m->scores.here && m->scores.exchanges == m->progress.exchanges;
-    if (!(uses & MODEL_EVALUATE) && (!ended || known))
+    if (!(uses & MODEL_EVALUATE) && !ended)
         return OK;
     struct slice_meeting meeting = {.meet = meet_others, .user = l};
     struct objectives o;

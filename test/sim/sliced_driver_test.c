@@ -198,6 +198,24 @@ static void test_a_slice_dies_at_the_end(void **state)
     }
 }
 
+/* A view ends the evaluation of the final model for some slices of a replica, and comes behind it
+ * for others: all evaluate it again. */
+static void test_a_view_ends_the_last_evaluation(void **state)
+{
+    enum { MOMENTS = 100 };
+    struct tiny *t = *state;
+    const struct replicas *shape = &shapes[4];
+    struct sim_run whole = {0};
+    char faults[160];
+    PLAY(t, shape, "", &whole);
+    for (int i = 0; i < MOMENTS; i++) {
+        struct sim_run r = {0};
+        snprintf(faults, sizeof faults, "fault { at: %.6f kill: 4 }",
+                 whole.report.wall_s - 0.005 - 0.00005 * i);
+        PLAY(t, shape, faults, &r);
+    }
+}
+
 /* The only replica loses a slice together with the driver: nobody has that slice, so the run
  * resumes from its checkpoint, with the worker that comes instead. */
 static void test_without_a_whole_replica_the_checkpoint_counts(void **state)
@@ -217,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_it_dies_at_any_moment),
         cmocka_unit_test(test_it_dies_again_at_once),
         cmocka_unit_test(test_it_dies_at_the_end),
+        cmocka_unit_test(test_a_view_ends_the_last_evaluation),
         cmocka_unit_test(test_a_slice_dies_meanwhile),
         cmocka_unit_test(test_a_slice_dies_at_the_end),
         cmocka_unit_test(test_without_a_whole_replica_the_checkpoint_counts),
