@@ -200,6 +200,16 @@ int driver_await_model(struct driver *d)
     return rc;
 }
 
+/* The final model may be the driver part's, which took part in the last exchange. That exchange
+ * counts, also if the workers were lost before their reports of it arrived. */
+static void count_final_model(struct driver *d)
+{
+    const struct progress *final = &d->model_writer.at;
+    ledger_close(&d->ledger);
+    if (!d->progress->asynchronous && final->exchanges > d->ledger.last.progress.exchanges)
+        ledger_resume(&d->ledger, final);
+}
+
 /* End the tasks one after another. The first error is the run's error. */
 int driver_close(struct driver *d, int rc, struct train_report *report)
 {
@@ -223,7 +233,7 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
     else
         server_stop(&d->server);
     if (d->events.world) {
-        ledger_close(&d->ledger);
+        count_final_model(d);
         driver_report_loss(d, true);
     }
     if (rc == OK) {

@@ -266,6 +266,30 @@ static void test_who_begins_may_die(void **state)
     sim_adds_up(&r);
 }
 
+/* No worker reaches the driver any more, from one of many moments around the last exchange on. If
+ * the driver has the final model, it counts all the samples of that, also without reports. */
+static void test_the_last_exchange_counts_without_reports(void **state)
+{
+    static const char *const set[] = {"strategy.sync.tau=4", "stop.steps=20", NULL};
+    struct sim_run whole = {0};
+    sim_do(*state, SIM_CALM, &whole, set);
+    double last = run_number(whole.dir, "exchange", 4, "t");
+    int unreported = 0;
+    for (int i = 0; i < 40; i++) {
+        char cluster[512], *end = cluster + sprintf(cluster, SIM_CALM);
+        struct sim_run r = {0};
+        for (int node = 0; node < 4; node++)
+            end += sprintf(end, "fault { at: %.9f part: %d }\n", last - 50e-6 * i, node);
+        sim_try(*state, cluster, &r, set);
+        if (r.rc != PL_OK)
+            continue;
+        unreported += run_count(r.dir, "exchange", NULL, NULL) < 5;
+        assert_int_equal(r.report.used, whole.report.used);
+        sim_adds_up(&r);
+    }
+    assert_true(unreported > 0);
+}
+
 /* A resumed run skips init_iterations, and measures τ again. */
 static void test_a_resumed_run_continues(void **state)
 {
@@ -320,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
         cmocka_unit_test(test_by_the_clock_nothing_is_missed),
         cmocka_unit_test(test_who_begins_may_die),
+        cmocka_unit_test(test_the_last_exchange_counts_without_reports),
         cmocka_unit_test(test_a_resumed_run_continues),
         cmocka_unit_test(test_two_real_workers_by_the_clock),
     };
