@@ -1,5 +1,7 @@
 #include "strategy/ps_clock.h"
 
+#include "base/fault.h"
+
 void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
                    const struct progress *start, const struct members *members)
 {
@@ -14,11 +16,15 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
     consistency_join(&clock->consistency, members);
 }
 
-/* Steps of `workers` in the samples up to the present offset, since so many before. */
+/* Steps of `workers` in the samples up to the present offset, since so many before. Where the only
+ * workers are joiners that have not pushed, `workers` is 0 and there are no samples. */
 static double steps_of(const struct ps_clock *clock, uint64_t samples, uint64_t workers)
 {
     const Paceline__Job *job = clock->config.job;
     uint64_t to = clock->progress.sample_offset;
+    PL_ASSERT(workers > 0 || samples == 0);
+    if (samples == 0)
+        return 0;
     if (!job->batch_growth)
         return (double)samples / (double)(workers * job_step_records(job));
     return strategy_grown_steps(job, to, clock->config.records) -

@@ -140,6 +140,23 @@ static void test_the_clock_of_the_rate(void **state)
     job_free(p.job);
 }
 
+/* The last one has left, and its successor has not pushed: the value stays. */
+static void test_ps_clock_keeps_its_value_without_members(void **state)
+{
+    struct play p;
+    (void)state;
+    begin_play(&p, CONSISTENCY_DSSP, 1, 1);
+    have_push(&p, 0, 0, 10);
+    assert_true(expect_decision(&p, 10));
+    ps_clock_join(&p.clock, 3);
+    ps_clock_leave(&p.clock, 0, false, &p.d);
+    assert_true(ps_clock_value(&p.clock) == 8);
+    have_push(&p, 3, 0, 20);
+    assert_true(expect_decision(&p, 20));
+    assert_true(p.d.t == 8);
+    job_free(p.job);
+}
+
 /* Ten steps of three are thirty pushes. The clock may not have received a dead worker's last
  * push. */
 static void test_the_run_ends_when_all_is_taken(void **state)
@@ -369,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_ps_clock_decides_ready_pushes_together),
         cmocka_unit_test(test_ps_clock_round_waits_for_all),
         cmocka_unit_test(test_the_clock_of_the_rate),
+        cmocka_unit_test(test_ps_clock_keeps_its_value_without_members),
         cmocka_unit_test(test_the_run_ends_when_all_is_taken),
         cmocka_unit_test(test_what_is_not_finite_is_dropped),
         cmocka_unit_test(test_what_is_refused_is_no_divergence),
