@@ -376,8 +376,8 @@ void watch_ledger(struct storm *s)
     const struct ledger *ledger = &s->driver->ledger;
     uint64_t before = s->used_known ? s->used_before : s->driver->start.resumed.used;
     uint64_t position = ledger->last.progress.sample_offset;
-    bool free = s->driver->leases.opened;
-    uint64_t besides = free ? ledger->repeated_leases : ledger->missed;
+    bool opened = s->driver->leases.opened; /* not where the run was stopped before it continued */
+    uint64_t besides = s->driver->traits.takes_leases ? ledger->repeated_leases : ledger->missed;
     storm_report(s,
                  "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
                  " in the progress, %" PRIu64 " taken",
@@ -392,7 +392,7 @@ void watch_ledger(struct storm *s)
                         ledger->used, besides, position);
         return;
     }
-    if (free && ledger->used != s->driver->leases.table.used)
+    if (opened && ledger->used != s->driver->leases.table.used)
         storm_break(s, "%" PRIu64 " records used, and in leases %" PRIu64, ledger->used,
                     s->driver->leases.table.used);
     if (ledger->used > s->taken + before) /* a run that is resumed may have fewer than before */
