@@ -417,7 +417,8 @@ static bool may_end(const struct storm *s, int rc)
 {
     if (rc == OK || s->driver_dead)
         return true;
-    if (strstr(s->err.text, "all workers are lost")) /* with the status of one that was refused, too */
+    if (strstr(s->err.text,
+               "all workers are lost")) /* with the status of one that was refused, too */
         return s->lost_all;
     if (rc == ERR_STOP && strstr(s->err.text, "interrupted before training continued"))
         return atomic_load(&s->stop) && (s->drivers > 1 || s->resumes);
