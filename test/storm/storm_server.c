@@ -138,9 +138,9 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
     if (recovered && ps_port_view(&server->port) < w->view)
         return; /* likewise: it continues in a view that the others have left */
     if (recovered) {
+        check_move(s, w, server);
         w->continued = true;
         w->view = ps_port_view(&server->port);
-        check_move(s, w, server);
         check_recovery(s, w, server, &now);
         undo_orders(s, w, server->version);
     } else {
