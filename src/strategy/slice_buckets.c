@@ -91,12 +91,14 @@ static void begin_bucket(struct slice_buckets *b, struct bucket_sum *k)
     async_task_begin(&k->task);
 }
 
-/* dx is finished from `from` on. */
+/* dx is finished from `from` on. During a turn of a hand-over buckets wait: it has the link. */
 static int on_finished(void *user, size_t from)
 {
     struct slice_buckets *b = user;
     if (!slice_group_is_current(b->g))
         return ERR_VIEW;
+    if (slice_group_in_turn(b->g))
+        return OK;
     while (b->begun < b->count && b->at[b->begun].part.range.from >= from)
         begin_bucket(b, &b->at[b->begun++]);
     return OK;
@@ -134,6 +136,11 @@ int slice_buckets_begin(struct slice_buckets *b, bool adds)
     b->ranks = peers->count;
     b->rank = peers->me;
     return adds || b->count == 0 ? OK : on_finished(b, 0);
+}
+
+int slice_buckets_begin_rest(struct slice_buckets *b)
+{
+    return b->count > 0 ? on_finished(b, 0) : OK;
 }
 
 int slice_buckets_end(struct slice_buckets *b)

@@ -54,6 +54,9 @@ void slice_buckets_close(struct slice_buckets *b);
  * are added at once. ERR_VIEW, ERR_NOMEM */
 int slice_buckets_begin(struct slice_buckets *b, bool adds);
 
+/* The step is over: begin the sums that waited for a turn of a hand-over. ERR_VIEW */
+int slice_buckets_begin_rest(struct slice_buckets *b);
+
 /* Wait for all sums that have begun. ERR_VIEW, ERR_CANCELLED, ERR_PROTOCOL */
 int slice_buckets_end(struct slice_buckets *b);
 

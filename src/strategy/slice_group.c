@@ -64,12 +64,15 @@ int slice_group_open(struct slice_group *g, struct member *m)
         rc = open_lane(g, i);
     if (rc == OK && m->keeps_streams)
         rc = slice_group_open_streams(g);
-    return rc == OK ? start_task(g) : rc;
+    if (rc == OK)
+        rc = start_task(g);
+    return rc == OK ? slice_group_open_turns(g) : rc;
 }
 
 void slice_group_close(struct slice_group *g)
 {
     async_task_stop(&g->task);
+    async_task_stop(&g->turns);
     for (size_t i = 0; g->plan && i < g->plans; i++)
         coll_plan_release(&g->plan[i]);
     coll_plan_release(&g->votes);
@@ -183,6 +186,9 @@ static int bring_into_line(struct slice_group *g, const struct view *view, uint3
     rank_members(g, view, seat);
     g->view = view;
     g->handed = false;
+    g->complete = (struct members){{0}};
+    g->received = 0;
+    g->turn_ended = 0;
     g->meetings = g->summed = 0;
     return OK;
 }

@@ -19,7 +19,8 @@ enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
 enum {
     SIGNAL_SLICE_SUM = STRATEGY_SIGNAL_FIRST,
     SIGNAL_SLICE_SUMMED,
-    SIGNAL_SLICE_BUCKET, /* … + its number */
+    SIGNAL_SLICE_BUCKET,                      /* … + its number */
+    SIGNAL_SLICE_TURN = STRATEGY_SIGNAL_TURN, /* a turn of a hand-over begins */
 };
 
 /* A collective in a view. */
@@ -31,6 +32,18 @@ struct slice_run {
     int status;
 };
 
+/* A joiner receives this with its vectors (slice_state.c). */
+struct slice_state {
+    struct progress progress;
+    uint64_t models; /* commit points at which a model was due, */
+    uint32_t due;    /* and the uses of the last one; 0: it has been shown */
+    bool ended;      /* the loop has ended behind this progress, */
+    bool shown;      /* and the model has been evaluated: `scores` */
+    struct model_scores scores;
+    uint64_t updates, steps;
+    bool lasts; /* a round follows at whose end alone the donor's vectors change */
+};
+
 struct slice_group {
     struct member *m;
     struct model_slice slice; /* of this member */
@@ -38,12 +51,18 @@ struct slice_group {
     const struct view *view; /* in which this member is in line; NULL: none yet */
     size_t replica;          /* its number there */
     bool whole;              /* all its mates are there */
-    bool handed;             /* joiners of this view have their state */
-    struct vec *own;         /* which is also the rule's vector, if that has one; else NULL */
-    struct ranks *mates;     /* by slice */
-    struct ranks *peers;     /* by replica; this member among them */
-    struct members donors;   /* those peers that have the state */
-    struct coll_plan *plan;  /* one a point of the net, made at its first use */
+    bool handed;             /* joiners of this view have their state, as far as they get it here */
+    struct members complete; /* those that have all of it */
+    uint64_t received;       /* floats of each vector, by this member as a joiner */
+    struct async_task turns; /* of the hand-over */
+    struct slice_run turn;   /* the last one, which was to end and did end at these times: */
+    int64_t until, turn_ended;
+    struct slice_state given; /* its header */
+    struct vec *own;          /* which is also the rule's vector, if that has one; else NULL */
+    struct ranks *mates;      /* by slice */
+    struct ranks *peers;      /* by replica; this member among them */
+    struct members donors;    /* those peers that have the state */
+    struct coll_plan *plan;   /* one a point of the net, made at its first use */
     size_t plans;
     struct coll_plan votes; /* of the replica; and of the vector of `common` floats */
     struct coll_plan common_plan;
@@ -115,16 +134,6 @@ int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offe
 
 /* ---- the state of a slice (slice_state.c) ---- */
 
-struct slice_state {
-    struct progress progress;
-    uint64_t models; /* commit points at which a model was due, */
-    uint32_t due;    /* and the uses of the last one; 0: it has been shown */
-    bool ended;      /* the loop has ended behind this progress, */
-    bool shown;      /* and the model has been evaluated: `scores` */
-    struct model_scores scores;
-    uint64_t updates, steps;
-};
-
 /* Memory for g->streams, in which no stream has a state. ERR_NOMEM */
 int slice_group_open_streams(struct slice_group *g);
 
@@ -135,9 +144,22 @@ int slice_group_collect_streams(struct slice_group *g, const struct carried_sele
 /* Is this member one that lacks the state of its slice in this view? */
 bool slice_group_is_fresh(const struct slice_group *g);
 
-/* Joiners of the view receive *state and the learner's model from their peers; others send them.
- * Once in a view, at the same place of the loop. Returns at once where there are none. */
+/* Joiners of the view receive *state and the learner's vectors from their peers; others send them.
+ * Before each round, and behind the last one. A turn ends with the portion that is under way after
+ * 0.3 s, or half of the time of a round; if state->ended, with the last portion. If the state
+ * `lasts`, the turn continues in the background: no donor changes its vectors, and no joiner uses
+ * them, before slice_group_end_turn, which waits for its end. Returns at once where no joiner lacks
+ * anything. */
 int slice_group_hand_over(struct slice_group *g, struct slice_state *state);
+int slice_group_end_turn(struct slice_group *g);
+bool slice_group_in_turn(const struct slice_group *g);
+
+/* The task of such turns. ERR_NOMEM */
+int slice_group_open_turns(struct slice_group *g);
+
+/* Is this member a joiner that has not received all of its state in this view? It can apply rounds
+ * to what it has. */
+bool slice_group_lacks_state(const struct slice_group *g);
 
 /* A slice of the last replica is lost: wait for the end of the run. ERR_DRIVER, ERR_CANCELLED;
  * ERR_VIEW: it did not end in time */

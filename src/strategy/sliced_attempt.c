@@ -10,7 +10,7 @@
 enum { HASH_EVERY = 100, HASH_PIECES = 4 };
 
 /* The numbers of a vote of the slices of a replica, whose sums are exact. */
-enum { VOTE_BAD, VOTE_LEAVES, VOTE_HASH, VOTES = VOTE_HASH + HASH_PIECES };
+enum { VOTE_BAD, VOTE_LEAVES, VOTE_LACKS, VOTE_HASH, VOTES = VOTE_HASH + HASH_PIECES };
 
 static struct learner *learner_of(const struct sliced *s)
 {
@@ -79,6 +79,13 @@ struct stretch sliced_share(const struct sliced *s, uint64_t t, uint64_t samples
     return (struct stretch){s->group.m->progress.sample_offset + t * samples + cut.from, cut.len};
 }
 
+/* Has this replica a share of the round under way? */
+static bool has_share(const struct sliced *s)
+{
+    const struct member *m = s->group.m;
+    return !s->joiner && strategy_shares(m, &m->progress);
+}
+
 static int train_step(struct sliced *s, uint64_t t, uint64_t samples)
 {
     struct member *m = s->group.m;
@@ -108,7 +115,7 @@ static int train_steps(struct sliced *s)
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
-    bool shares = !s->joiner && strategy_shares(m, &m->progress);
+    bool shares = has_share(s);
     if (!shares)
         strategy_contribute_nothing(m, &s->mine);
     int rc = slice_buckets_begin(&s->buckets, shares);
@@ -140,12 +147,39 @@ static bool has_bad_share(const struct sliced *s)
                       !vec_finite(state, vec_all(state)));
 }
 
-/* The slices of a replica contribute together, or not at all, and leave together. */
+/* Has another replica a share of this round? A member that lost its seat may have it again as a
+ * joiner, while the last round, of another view, still counts it. */
+static bool have_others_share(const struct sliced *s)
+{
+    const struct ranks *peers = s->group.peers;
+    struct members sharers = s->group.m->progress.sharers;
+    bool any = false;
+    if (s->group.lane[SLICE_ROUNDS]->completed == s->entered)
+        sharers = members_without(&sharers, &s->group.view->fresh);
+    for (size_t r = 0; r < peers->count; r++)
+        any |= r != peers->me && members_has(&sharers, peers->node[r]);
+    return any;
+}
+
+/* A replica that is to leave waits for joiners, if nobody else could continue the run. */
+static void announce_leave(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    if (have_others_share(s))
+        members_add(&s->mine.leaving, m->world->self);
+    else if (s->group.peers->count == 1)
+        s->mine.stop_votes++;
+}
+
+/* The slices of a replica contribute together, or not at all, and leave together. They have no
+ * share of the next round while one of them lacks a part of its state. */
 static int agree_on_weight(struct sliced *s)
 {
     struct member *m = s->group.m;
     uint64_t hash = s->hash;
-    float vote[VOTES] = {[VOTE_BAD] = has_bad_share(s), [VOTE_LEAVES] = group_is_leaving(m->group)};
+    float vote[VOTES] = {[VOTE_BAD] = has_bad_share(s),
+                         [VOTE_LEAVES] = group_is_leaving(m->group),
+                         [VOTE_LACKS] = slice_group_lacks_state(&s->group)};
     for (int i = 0; i < HASH_PIECES; i++)
         vote[VOTE_HASH + i] = (float)(hash >> 16 * i & 0xffff);
     int rc = slice_group_vote(&s->group, vote, VOTES);
@@ -153,14 +187,14 @@ static int agree_on_weight(struct sliced *s)
         return rc;
     if (vote[VOTE_BAD] > 0)
         s->mine.weight = 0;
-    if (vote[VOTE_LEAVES] > 0 && s->group.peers->count > 1)
+    if (vote[VOTE_LACKS] > 0)
         members_add(&s->mine.leaving, m->world->self);
     else if (vote[VOTE_LEAVES] > 0)
-        s->mine.stop_votes++; /* nobody can continue without this replica */
+        announce_leave(s);
     hash = 1;
     for (int i = 0; i < HASH_PIECES; i++)
         hash = hash << 16 ^ (uint64_t)vote[VOTE_HASH + i];
-    if (s->hash != 0)
+    if (s->hash != 0 && vote[VOTE_LACKS] == 0)
         s->mine.hash_min = s->mine.hash_max = hash;
     return OK;
 }
@@ -225,11 +259,23 @@ static int end_round(struct sliced *s)
 /* Sums that the end of a view has ended are not used any more, either. */
 static int end_buckets(struct sliced *s, int trained)
 {
+    if (trained == OK)
+        trained = slice_buckets_begin_rest(&s->buckets);
     if (trained != OK && trained != ERR_VIEW)
         return trained;
     int rc = slice_group_abandon(&s->group);
     if (rc == OK)
         rc = slice_buckets_end(&s->buckets);
+    return trained == OK || rc == ERR_CANCELLED ? rc : trained;
+}
+
+/* No member completes the round before joiners have had their turn. The end of the view ends a
+ * turn, too. */
+static int end_turn(struct sliced *s, int trained)
+{
+    if (trained != OK && trained != ERR_VIEW)
+        return trained;
+    int rc = slice_group_end_turn(&s->group);
     return trained == OK || rc == ERR_CANCELLED ? rc : trained;
 }
 
@@ -265,7 +311,7 @@ int sliced_attempt(struct sliced *s)
     const struct vec *common = sliced_rule_common(&s->rule, m->learner);
     s->hash = compares ? vec_hash(common, vec_all(common)) | 1 : 0;
     if (rc == OK)
-        rc = end_buckets(s, train_steps(s));
+        rc = end_buckets(s, end_turn(s, train_steps(s)));
     if (rc == OK)
         rc = end_round(s);
     if (rc == OK)

@@ -20,8 +20,8 @@
  * member has completed the exchange, all have what they need to apply the round, and do. Otherwise,
  * in a new view, all repeat the round from its beginning, with the replicas that are left.
  *
- * A replica that the view has newly got receives its state from the others behind the last commit
- * point, and has no share of the round under way. */
+ * A replica that the view has newly got receives its state from the others behind commit points. It
+ * has no share of the rounds until all its slices have their state. */
 #include "strategy/sliced_attempt.h"
 
 /* ---- the result of a round ---- */
@@ -133,8 +133,9 @@ static int hand_over(struct sliced *s)
         .scores = g->m->scores,
         .updates = l->optim.updates,
         .steps = l->steps,
+        .lasts = !s->models && !s->due && !s->ended,
     };
-    bool receives = !g->handed && slice_group_is_fresh(g);
+    bool receives = slice_group_lacks_state(g), first = receives && g->received == 0;
     if (!receives && !g->handed && s->kept && !members_empty(&g->view->fresh)) {
         int rc = sliced_keep(s); /* the state behind the commit point, not one of the round */
         if (rc != OK)
@@ -143,7 +144,7 @@ static int hand_over(struct sliced *s)
         state.steps = l->steps;
     }
     int rc = slice_group_hand_over(g, &state);
-    if (rc != OK || !receives)
+    if (rc != OK || !first)
         return rc;
     s->shown = state.models;
     s->due = state.due;
@@ -157,12 +158,14 @@ static int hand_over(struct sliced *s)
 
 /* A view that ends may end a round for some mates before its last step, and the next one may have
  * other mates: in each view all slices begin streams with the same state, 0. */
-static void begin_streams(struct sliced *s)
+static void begin_view(struct sliced *s)
 {
     const struct view *view = s->group.view;
-    if (s->view != view->number)
-        carried_state_reset(&s->group.m->learner->carried);
+    if (s->view == view->number)
+        return;
+    carried_state_reset(&s->group.m->learner->carried);
     s->view = view->number;
+    s->entered = s->group.lane[SLICE_ROUNDS]->completed;
 }
 
 /* Bring this member to where the others of the view are: behind the same commit point. */
@@ -172,7 +175,7 @@ static int catch_up(struct sliced *s)
     int rc = slice_group_enter(g);
     if (rc != OK)
         return rc;
-    begin_streams(s);
+    begin_view(s);
     bool behind = !slice_group_is_fresh(g) && g->lane[SLICE_ROUNDS]->completed > s->applied;
     if (behind)
         rc = commit_round(s);

@@ -86,8 +86,9 @@ struct global_model {
 };
 
 /* The world's signals, by which tasks of a node wake each other: 1 is the group's, 2 and 3 the
- * loader's, 30 and 31 the local group's, 32 and 33 the key-value store's. Of a strategy: */
-enum { STRATEGY_SIGNAL_FIRST = 4, STRATEGY_SIGNAL_LAST = 29 };
+ * loader's, 30 and 31 the local group's, 32 and 33 the key-value store's. Of a strategy, with one
+ * more for slices: */
+enum { STRATEGY_SIGNAL_FIRST = 4, STRATEGY_SIGNAL_LAST = 29, STRATEGY_SIGNAL_TURN = 34 };
 
 /* Flushes without an exchange of all members. */
 struct strategy_flush {

@@ -33,7 +33,7 @@ enum {
     WORLD_CREDIT = 8 * 1024 * 1024,
     WORLD_MESSAGE_MAX = 4 * 1024 * 1024, /* of data; a longer vector travels in pieces */
     WORLD_WAITS_MAX = 12,
-    WORLD_SIGNALS = 34,
+    WORLD_SIGNALS = 35,
 };
 
 /* Nodes. The driver numbers workers from 0. A node that the driver has added to its address book

@@ -1,0 +1,96 @@
+/* The state of a lost slice takes several turns, one a round, while the other replicas train on
+ * (src/strategy/slice_state.c). Its three vectors of 65 kB take 1.6 s on the link, which makes at
+ * least three turns; a step takes 0.4 s. */
+#include "sim_run.h"
+#include "sliced_job.h"
+
+#define CALM "node { count: 9 } step_seconds: 0.4 link { mbit: 1 }\n"
+
+enum { BATCH = 16, STEPS = 104 };
+
+static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:1}",
+                                         "strategy.diloco={tau:1}",
+                                         "strategy.easgd={mode:sync tau:1}"};
+enum { STRATEGIES = sizeof strategies / sizeof *strategies };
+
+static void simulate_fault(struct tiny *t, struct sim_run *r, const char *faults,
+                           const char *const more[3])
+{
+    char cluster[512], file[300];
+    snprintf(cluster, sizeof cluster, CALM "%s", faults);
+    snprintf(file, sizeof file, "net.file=%s/wide.prototxt", t->folder);
+    SIM(t, cluster, r, "slices=2", file, "stop.epochs", "stop.steps=104", more[0], more[1], more[2],
+        "solver={type:'Adam' base_lr:0.002 momentum:0.9 lr_policy:'fixed'}",
+        "checkpoint.every_seconds=0", "collective.chunk_kb=4", "evaluate.every_steps=1000");
+    assert_string_equal(r->report.reason, "steps");
+    assert_true(run_is_finite(r->dir, "final.safetensors"));
+}
+
+/* The longest gap between two exchanges. */
+static double longest_gap(const struct sim_run *r)
+{
+    double longest = 0;
+    for (int n = 1; n < STEPS; n++)
+        longest = fmax(longest, run_number(r->dir, "exchange", n, "t") -
+                                    run_number(r->dir, "exchange", n - 1, "t"));
+    return longest;
+}
+
+/* The other replica waits for one turn at a time. The round in which a slice dies and those with
+ * turns have half of their samples, and all others have all of them. Replicas are compared at the
+ * hundredth exchange. */
+static void test_others_train_between_turns(void **state)
+{
+    for (size_t i = 0; i < 2 * STRATEGIES; i++) {
+        const char *more[] = {strategies[i % STRATEGIES], "workers=4", "standby=1"};
+        struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
+        char fault[64];
+        simulate_fault(*state, &whole, "", more);
+        snprintf(fault, sizeof fault, "fault { at: %.4f kill: %zu }", 21 + 0.17 * (double)i, i % 4);
+        simulate_fault(*state, &r, fault, more);
+        double usual = longest_gap(&whole), late = longest_gap(&r) - usual;
+        double rounds =
+            (double)(2 * STEPS * BATCH - (int)run_number(r.dir, "end", 0, "used")) / BATCH;
+        print_message("    %s: %.2f s late over %.2f s, %g rounds without a share\n", more[0], late,
+                      usual, rounds);
+        assert_int_equal(run_count(r.dir, "member", "what", "seated"), 1);
+        assert_true(rounds >= 3 && rounds <= 8);
+        assert_true(late < usual + 0.7); /* a round that is repeated, and a turn */
+    }
+}
+
+/* Another member is lost, or is to leave, in or between the turns: of the replica that gives, of
+ * the new one, or of a third. The last one that could give waits with its leave for the joiners. */
+static void test_another_is_lost_between_turns(void **state)
+{
+    static const struct {
+        const char *what, *workers;
+        int whom[4];
+    } cases[] = {
+        {"kill", "workers=6", {0, 2, 6, 4}},
+        {"leave", "workers=6", {1, 2, 6, 5}},
+        {"leave", "workers=4", {0, 1, 2, 4}},
+    };
+    for (size_t i = 0; i < 72; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[128];
+        size_t k = i % 3, moment = i / 12;
+        snprintf(faults, sizeof faults, "fault { at: 21 kill: 3 } fault { at: %.4f %s: %d }",
+                 21.5 + 0.45 * (double)moment, cases[k].what, cases[k].whom[i / 3 % 4]);
+        simulate_fault(
+            *state, &r, faults,
+            (const char *const[]){strategies[moment % STRATEGIES], cases[k].workers, "standby=1"});
+        assert_true(run_count(r.dir, "member", "what", "seated") >= 1);
+        assert_int_equal(run_count(r.dir, "member", "what", "leave"),
+                         strcmp(cases[k].what, "leave") == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_others_train_between_turns),
+        cmocka_unit_test(test_another_is_lost_between_turns),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}
