@@ -1,6 +1,7 @@
 #include "train/ledger.h"
 
 #include <math.h>
+#include <string.h>
 
 void committed_encode(const struct committed *c, struct buf *out)
 {
@@ -223,16 +224,8 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
 static void add_report(struct ledger_entry *entry, uint32_t node, const struct committed *report)
 {
     const struct exchange_cost *cost = &report->cost;
-    /* A worker that completed an exchange and died at once may have reported a result that no other
-     * member saw: the last report is right. */
-    entry->sum.progress = report->progress;
-    entry->sum.samples = report->samples;
-    entry->sum.loss = report->loss;
-    entry->sum.contributors = report->contributors;
-    entry->sum.participants = report->participants;
-    entry->expected = members_count(&report->participants);
-    entry->reports++;
     struct exchange_cost *sum = &entry->sum.cost;
+    entry->reports++;
     sum->bytes += cost->bytes;
     if (cost->seconds > sum->seconds)
         sum->seconds = cost->seconds;
@@ -354,7 +347,10 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
         return; /* closed already, or not a number of an open exchange */
     close_below(ledger, n - 1);
     struct ledger_entry *entry = &ledger->entry[n % LEDGER_OPEN_MAX];
-    if (!entry->open) {
+    /* A worker that completed an exchange and died at once may have reported a result that no other
+     * member saw: they have repeated it without that worker, and the entry begins again. */
+    if (!entry->open ||
+        memcmp(&entry->sum.participants, &report->participants, sizeof report->participants) != 0) {
         entry->open = true;
         entry->sum = *report;
         entry->slowest = node;

@@ -150,11 +150,13 @@ static void test_ledger_counts_repeated_exchange(void **state)
     struct roster_state *b = *state;
     struct committed unseen = report_of(2, 4), repeated = report_of(2, 3);
     repeated.progress.samples_used -= 16;
+    repeated.cost.bytes = 200;
     report_all(b, 1, 4, 0);
     ledger_report(&b->ledger, 3, &unseen);
     for (uint32_t node = 0; node < 3; node++)
         ledger_report(&b->ledger, node, &repeated);
     assert_int_equal(b->listener.lines, 2);
+    assert_true(logged_number(b, 1, "bytes") == 600);
     assert_true(b->ledger.used == 2 * ROUND - 16 && b->ledger.missed == 16);
     assert_int_equal(b->ledger.loss_records, 2 * ROUND - 16);
 }
