@@ -160,6 +160,8 @@ static void put_span(struct trace_file *f, uint32_t pid, uint32_t tid, const str
                pid, tid, look->colour, look->n, s->n);
     if (look->amount)
         buf_printf(&f->text, ",\"%s\":%" PRIu64, look->amount, s->amount);
+    if (s->kind == SPAN_SEND)
+        buf_printf(&f->text, ",\"sends\":%u", s->sends);
     if (look->peer)
         buf_printf(&f->text, ",\"peer\":\"%s\"", node_name(s->peer, peer));
     buf_printf(&f->text, "}}");

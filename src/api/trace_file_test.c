@@ -48,7 +48,7 @@ static const char whole[] =
     "\"args\":{\"name\":\"lane 1 to driver\"}},\n"
     "{\"name\":\"send\",\"cat\":\"send\",\"ph\":\"X\",\"ts\":4000.010,\"dur\":1234567.890,"
     "\"pid\":2,\"tid\":521,\"cname\":\"rail_load\","
-    "\"args\":{\"exchange\":3,\"bytes\":1724320,\"peer\":\"driver\"}},\n"
+    "\"args\":{\"exchange\":3,\"bytes\":1724320,\"sends\":7,\"peer\":\"driver\"}},\n"
     "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"driver\"}},\n"
     "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":8,\"args\":{\"name\":\"lane 0\"}},\n"
     "{\"name\":\"wait\",\"cat\":\"wait\",\"ph\":\"X\",\"ts\":1.000,\"dur\":2.000,"
@@ -58,12 +58,12 @@ static const char whole[] =
     "]\n";
 
 static const struct trace_span of_worker[] = {
-    {SPAN_COMPUTE, TRACE_STEPS, 0, 1, 64, 7, 4000007},
-    {SPAN_SEND, 1, WORLD_DRIVER, 3, 1724320, 4000010, 1238567900},
+    {SPAN_COMPUTE, TRACE_STEPS, 0, 0, 1, 64, 7, 4000007},
+    {SPAN_SEND, 1, 7, WORLD_DRIVER, 3, 1724320, 4000010, 1238567900},
 };
 static const struct trace_span of_driver[] = {
-    {SPAN_WAIT, 0, 0, 4, 0, 1000, 3000},
-    {SPAN_WAIT, 0, WORLD_ANY, 5, 0, 5000, 5001},
+    {SPAN_WAIT, 0, 0, 0, 4, 0, 1000, 3000},
+    {SPAN_WAIT, 0, 0, WORLD_ANY, 5, 0, 5000, 5001},
 };
 
 static void test_the_file_is_what_the_viewers_read(void **state)
@@ -99,7 +99,7 @@ static void test_each_row_is_named_once(void **state)
     for (int round = 0; round < 2; round++)
         for (uint32_t node = 0; node < NODES; node++)
             for (uint32_t peer = 0; peer < PEERS; peer++) {
-                const struct trace_span span = {SPAN_SEND, 0, peer, 1, 1, 1, 2};
+                const struct trace_span span = {SPAN_SEND, 0, 1, peer, 1, 1, 1, 2};
                 trace_file_spans(&f, node, &span, 1);
             }
     trace_file_close(&f, NULL);

@@ -11,7 +11,7 @@
 void tracer_encode(const struct trace_span *span, size_t n, struct buf *out)
 {
     for (const struct trace_span *s = span; s < span + n; s++) {
-        buf_put_u32(out, (uint32_t)s->kind << 8 | s->row);
+        buf_put_u32(out, (uint32_t)s->sends << 16 | (uint32_t)s->kind << 8 | s->row);
         buf_put_u32(out, s->peer);
         buf_put_u64(out, s->n);
         buf_put_u64(out, s->amount);
@@ -25,13 +25,14 @@ int tracer_decode(struct byte_reader *in, struct trace_span *out)
     uint32_t what = read_u32(in);
     uint32_t peer = read_u32(in);
     uint64_t n = read_u64(in), amount = read_u64(in), start = read_u64(in), end = read_u64(in);
-    uint32_t row = what & 0xff;
-    bool known = what >> 8 < SPAN_KINDS && (row <= TRACE_MODEL_WRITER || row >= TRACE_TRANSFERS);
+    uint32_t row = what & 0xff, kind = what >> 8 & 0xff;
+    bool known = kind < SPAN_KINDS && (row <= TRACE_MODEL_WRITER || row >= TRACE_TRANSFERS);
     if (in->failed || !known || start >= end || end > INT64_MAX / 2)
         return ERR_PROTOCOL;
     *out = (struct trace_span){
-        .kind = (uint8_t)(what >> 8),
+        .kind = (uint8_t)kind,
         .row = (uint8_t)row,
+        .sends = (uint16_t)(what >> 16),
         .peer = peer,
         .n = n,
         .amount = amount,

@@ -140,6 +140,7 @@ void trace_open_send(struct world *w, struct trace_sends *sends, uint32_t peer, 
     if (b->posts == 0)
         *b = (struct trace_burst){.peer = peer, .since = world_now(w)};
     b->posts++;
+    b->sends++;
     b->bytes += bytes;
 }
 
@@ -151,6 +152,7 @@ void trace_close_send(struct world *w, struct trace_sends *sends, uint32_t peer,
         return;
     span.kind = SPAN_SEND;
     span.peer = peer;
+    span.sends = b->sends < UINT16_MAX ? (uint16_t)b->sends : UINT16_MAX;
     span.amount = b->bytes;
     trace_end(w, b->since, span);
 }

@@ -44,6 +44,7 @@ enum {
 
 struct trace_span {
     uint8_t kind, row;
+    uint16_t sends;     /* SEND: those that the span has */
     uint32_t peer;      /* SEND, WAIT: the other node; WORLD_ANY: unknown */
     uint64_t n, amount; /* see the table above */
     int64_t start, end; /* ns */
@@ -80,6 +81,7 @@ const char *trace_kind_name(unsigned kind);
 struct trace_sends {
     struct trace_burst {
         uint32_t peer, posts; /* posts: under way; 0: not in use */
+        uint32_t sends;
         uint64_t bytes;
         int64_t since;
     } to[32]; /* peers at once; a further one is not seen, and counted */

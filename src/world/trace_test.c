@@ -42,11 +42,12 @@ static void test_spans_come_out_as_they_went_in(void **state)
     struct trace *trace = trace_create(SIZE, 100);
     const struct trace_span *out;
     assert_int_equal(trace_take(trace, &out), 0);
-    const struct trace_span span = {SPAN_SEND, 7, 3, 42, 1 << 20, 150, 175};
+    const struct trace_span span = {SPAN_SEND, 7, 1, 3, 42, 1 << 20, 150, 175};
     trace_add(trace, &span);
     assert_int_equal(trace_take(trace, &out), 1);
     assert_int_equal(out->kind, SPAN_SEND);
     assert_int_equal(out->row, 7);
+    assert_int_equal(out->sends, 1);
     assert_int_equal(out->peer, 3);
     assert_int_equal(out->n, 42);
     assert_int_equal(out->amount, 1 << 20);
@@ -222,9 +223,9 @@ static void test_sends_that_overlap_are_one(void **state)
         uint64_t bytes; /* 0: one has ended */
     } story[] = {{10, 5, 100}, {15, 5, 200}, {20, 6, 1000}, {25, 5, 0}, {30, 5, 300},
                  {35, 5, 0},   {40, 5, 0},   {45, 6, 0},    {50, 5, 7}, {60, 5, 0}};
-    static const struct trace_span expected[] = {{SPAN_SEND, 3, 5, 8, 600, 10, 40},
-                                                 {SPAN_SEND, 3, 6, 8, 1000, 20, 45},
-                                                 {SPAN_SEND, 3, 5, 8, 7, 50, 60}};
+    static const struct trace_span expected[] = {{SPAN_SEND, 3, 3, 5, 8, 600, 10, 40},
+                                                 {SPAN_SEND, 3, 1, 6, 8, 1000, 20, 45},
+                                                 {SPAN_SEND, 3, 1, 5, 8, 7, 50, 60}};
     for (size_t i = 0; i < sizeof story / sizeof *story; i++) {
         c.now = story[i].at;
         if (story[i].bytes > 0)
@@ -237,6 +238,7 @@ static void test_sends_that_overlap_are_one(void **state)
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(out[i].kind, SPAN_SEND);
         assert_int_equal(out[i].row, expected[i].row);
+        assert_int_equal(out[i].sends, expected[i].sends);
         assert_int_equal(out[i].n, expected[i].n);
         assert_int_equal(out[i].peer, expected[i].peer);
         assert_int_equal(out[i].amount, expected[i].amount);
