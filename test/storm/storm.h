@@ -171,6 +171,7 @@ struct server_watch {
 struct view_seen {
     uint32_t number;
     uint64_t participants;
+    uint64_t fresh; /* those that lack the state of their slice */
 };
 
 struct storm_node {

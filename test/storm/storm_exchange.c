@@ -149,14 +149,15 @@ static struct result *result_new(struct storm *s, uint32_t lane, uint64_t n)
     return r;
 }
 
-/* A node that was a leaf after it got a result: others may have repeated the exchange (F6). */
-static bool was_leaf_since(const struct storm *s, uint32_t slot, uint32_t view, uint32_t until)
+/* A node that was a leaf after it got a result, or lost its slice: others may have repeated the
+ * exchange (F6, L1). */
+static bool was_out_since(const struct storm *s, uint32_t slot, uint32_t view, uint32_t until)
 {
-    bool leaf = false;
+    bool out = false;
     for (uint32_t i = 0; i < s->views && slot < NODES_MAX; i++)
-        leaf |= s->view[i].number > view && s->view[i].number <= until &&
-                !(s->view[i].participants & bit_of(slot));
-    return leaf;
+        out |= s->view[i].number > view && s->view[i].number <= until &&
+               (~s->view[i].participants | s->view[i].fresh) & bit_of(slot);
+    return out;
 }
 
 /* Two nodes that are both in the later of the views in which they got a result. */
@@ -167,7 +168,7 @@ static bool must_agree(const struct storm *s, const struct result *r, uint32_t a
     uint32_t later = r->view_of[a] > view ? r->view_of[a] : view;
     uint64_t members = watch_view(s, later, &known) | bit_of(NODES_MAX);
     return known && members & bit_of(a) && members & bit_of(b) &&
-           !was_leaf_since(s, a, r->view_of[a], later) && !was_leaf_since(s, b, view, later);
+           !was_out_since(s, a, r->view_of[a], later) && !was_out_since(s, b, view, later);
 }
 
 static void record_result(struct storm *s, uint32_t slot, const struct exchange *e, uint64_t n)

@@ -129,7 +129,7 @@ static void record_resume(struct storm *s)
 static void record_view(struct storm *s, uint32_t position, const struct view *view)
 {
     struct storm_node *n = &s->node[position];
-    uint64_t nodes = 0, participants = 0, was;
+    uint64_t nodes = 0, participants = 0, fresh = 0, was;
     bool known;
     if (view == n->view || !view)
         return;
@@ -142,9 +142,12 @@ static void record_view(struct storm *s, uint32_t position, const struct view *v
     n->view_number = view->number;
     for (size_t i = 0; i < view->count; i++)
         nodes |= UINT64_C(1) << view->node[i];
-    for (size_t i = 0; i < view->count; i++)
+    for (size_t i = 0; i < view->count; i++) {
         if (!members_has(&view->leaves, view->node[i]))
             participants |= UINT64_C(1) << view->node[i];
+        if (members_has(&view->fresh, view->node[i]))
+            fresh |= UINT64_C(1) << view->node[i];
+    }
     if (nodes & s->strangers)
         storm_break(s, "view %u holds a worker of another run", view->number);
     was = watch_view(s, view->number, &known);
@@ -152,7 +155,7 @@ static void record_view(struct storm *s, uint32_t position, const struct view *v
         storm_break(s, "two views have the number %u: %" PRIx64 " and %" PRIx64 " participate",
                     view->number, was, participants);
     if (!known && s->views < VIEWS_MAX) {
-        s->view[s->views++] = (struct view_seen){view->number, participants};
+        s->view[s->views++] = (struct view_seen){view->number, participants, fresh};
         storm_report(s, "view %u: %" PRIx64 ", of which %" PRIx64 " participate", view->number,
                      nodes, participants);
         s->table->leaves += nodes != participants;
