@@ -192,14 +192,15 @@ static int send_return(struct group *group, const struct buf *hello)
     return rc;
 }
 
-/* The connection to another member broke. The driver cannot see that and must know, or the two
- * would wait for each other for ever. */
+/* The connection to another node broke. If that is a member, the driver, which cannot see that,
+ * must know, or the two would wait for each other for ever. */
 static int lose_peer(struct group *group, uint32_t peer)
 {
     const struct view *view = group_view(group);
+    if (peer < VIEW_MEMBERS_MAX)
+        members_add(&group->broken, peer);
     if (!view || view_rank(view, peer) < 0)
         return OK;
-    members_add(&group->broken, peer);
     int rc = group_send_node(group, WIRE_LOST, peer);
     return rc == ERR_DRIVER ? OK : rc; /* the loss of the driver has its own event */
 }
@@ -257,14 +258,17 @@ static int shake_hands(struct listener *l, const struct message *welcome)
 
 /* ---- messages ---- */
 
-/* Report links that broke while there was no driver, or that only an earlier driver knows of: two
- * members of the new view that cannot reach each other would wait for ever. */
-static int report_broken_links(struct group *group)
+/* Report links that broke before the other node was a member, while there was no driver, or that
+ * only an earlier driver knows of: two members of the new view that cannot reach each other would
+ * wait for ever. */
+static int report_broken_links(struct group *group, const struct view *old)
 {
     const struct view *view = group_view(group);
+    bool all = !old || view->incarnation > old->incarnation;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++)
-        if (members_has(&group->broken, view->node[i]))
+        if (members_has(&group->broken, view->node[i]) &&
+            (all || view_rank(old, view->node[i]) < 0))
             rc = group_send_node(group, WIRE_LOST, view->node[i]);
     return rc == ERR_DRIVER ? OK : rc;
 }
@@ -280,8 +284,7 @@ static int take_view(struct group *group, const struct message *m)
     if (rc == OK)
         rc = group_set_view(group, view);
     free(view);
-    bool other = old && group_view(group)->incarnation > old->incarnation;
-    return rc == OK && other ? report_broken_links(group) : rc;
+    return rc == OK && group_view(group) != old ? report_broken_links(group, old) : rc;
 }
 
 static void drop_broken(struct group *group, const struct message *m)

@@ -86,11 +86,22 @@ static void test_another_is_lost_between_turns(void **state)
     }
 }
 
+/* The standby had lost its connection to its donor before it got the seat: one of them is cut off,
+ * and the other replica trains on. */
+static void test_donor_out_of_reach(void **state)
+{
+    struct sim_run r = {.limit_s = 1000};
+    simulate_fault(*state, &r, "fault { at: 20 reset: 4 to: 1 } fault { at: 21 kill: 3 }",
+                   (const char *const[]){"strategy.allreduce={}", "workers=4", "standby=1"});
+    assert_int_equal(run_count(r.dir, "member", "what", "cut"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_others_train_between_turns),
         cmocka_unit_test(test_another_is_lost_between_turns),
+        cmocka_unit_test(test_donor_out_of_reach),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
 }
