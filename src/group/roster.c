@@ -92,9 +92,11 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
     view->leaves = view->fresh = (struct members){{0}};
     roster_settle_leaves(roster);
     for (size_t i = 0; i < roster->count; i++) {
-        const struct roster_member *m = &roster->member[i];
+        struct roster_member *m = &roster->member[i];
         if (!roster_is_in(m))
             continue;
+        if (m->state == MEMBER_JOINING && roster_has_seats(roster))
+            m->joins_in = view->number; /* it receives all of its state again */
         size_t at = view->count++;
         while (at > 0 && view->node[at - 1] > m->node) {
             view->node[at] = view->node[at - 1];
@@ -370,6 +372,9 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
 /* Is this the only member that has the model for sure? Its leave would lose the run's state. */
 static bool is_needed(const struct roster *roster, const struct roster_member *leaving)
 {
+    if (roster_has_seats(roster))
+        return roster_is_in(leaving) && roster->view.number > 0 &&
+               !roster_has_other_replica(roster, leaving);
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
         if (m != leaving && roster_is_in(m) && m->state != MEMBER_JOINING)

@@ -185,6 +185,7 @@ static int bring_into_line(struct slice_group *g, const struct view *view, uint3
         return ERR_VIEW;
     rank_members(g, view, seat);
     g->view = view;
+    g->entered = g->lane[SLICE_ROUNDS]->completed;
     g->handed = false;
     g->complete = (struct members){{0}};
     g->received = 0;

@@ -50,6 +50,7 @@ struct slice_group {
     struct exchange *lane[SLICE_EXCHANGES];
     const struct view *view; /* in which this member is in line; NULL: none yet */
     size_t replica;          /* its number there */
+    uint64_t entered;        /* rounds that were completed when it began */
     bool whole;              /* all its mates are there */
     bool handed;             /* joiners of this view have their state, as far as they get it here */
     struct members complete; /* those that have all of it */

@@ -261,13 +261,13 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
         return slice_group_await_end(g);
     g->turn = (struct slice_run){.c = slice_group_coll(g, g->peers, PEER_LANE, 0, &g->turn.waits)};
     int64_t begun = world_now(g->m->world), round = g->turn_ended > 0 ? begun - g->turn_ended : 0;
-    g->until =
-        state->ended ? WORLD_FOREVER : begun + (round / 2 > TURN_LEAST ? round / 2 : TURN_LEAST);
+    int64_t turn = round / 2 > TURN_LEAST ? round / 2 : TURN_LEAST;
     atomic_store(&g->m->group->work.busy, false);
     int rc = slice_group_is_fresh(g) ? begin_turn(g, state) : OK;
     atomic_store(&g->m->group->work.busy, true);
     if (rc != OK)
         return rc;
+    g->until = state->ended ? WORLD_FOREVER : begun + turn; /* at the donor, as its header says */
     g->given = *state;
     async_task_begin(&g->turns);
     return state->lasts ? OK : slice_group_end_turn(g);

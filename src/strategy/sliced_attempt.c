@@ -147,28 +147,39 @@ static bool has_bad_share(const struct sliced *s)
                       !vec_finite(state, vec_all(state)));
 }
 
-/* Has another replica a share of this round? A member that lost its seat may have it again as a
- * joiner, while the last round, of another view, still counts it. */
-static bool have_others_share(const struct sliced *s)
+enum replica_part { REPLICA_ABSENT, REPLICA_WAITS, REPLICA_SHARES };
+
+/* Has a replica of the view, with all its slices, a share of this round? A member that lost its
+ * seat may have one again as a joiner, while the last round, of another view, still counts it. */
+static enum replica_part part_of(const struct sliced *s, size_t replica)
 {
-    const struct ranks *peers = s->group.peers;
-    struct members sharers = s->group.m->progress.sharers;
-    bool any = false;
-    if (s->group.lane[SLICE_ROUNDS]->completed == s->entered)
-        sharers = members_without(&sharers, &s->group.view->fresh);
-    for (size_t r = 0; r < peers->count; r++)
-        any |= r != peers->me && members_has(&sharers, peers->node[r]);
-    return any;
+    const struct slice_group *g = &s->group;
+    bool first = g->lane[SLICE_ROUNDS]->completed == g->entered, shares = true;
+    for (size_t f = 0; f < g->slice.count; f++) {
+        uint32_t node = view_seated(g->view, (uint32_t)(replica * g->slice.count + f));
+        if (node == VIEW_MEMBERS_MAX)
+            return REPLICA_ABSENT;
+        shares &= members_has(&g->m->progress.sharers, node) &&
+                  !(first && members_has(&g->view->fresh, node));
+    }
+    return shares ? REPLICA_SHARES : REPLICA_WAITS;
 }
 
-/* A replica that is to leave waits for joiners, if nobody else could continue the run. */
+/* While joiners lack their state, the first of the replicas that have it waits with its leave. All
+ * slices decide alike. */
 static void announce_leave(struct sliced *s)
 {
-    struct member *m = s->group.m;
-    if (have_others_share(s))
-        members_add(&s->mine.leaving, m->world->self);
-    else if (s->group.peers->count == 1)
-        s->mine.stop_votes++;
+    const struct slice_group *g = &s->group;
+    size_t parts[REPLICA_SHARES + 1] = {0}, before = 0;
+    for (size_t r = 0; r < VIEW_MEMBERS_MAX / g->slice.count; r++) {
+        enum replica_part part = r == g->replica ? REPLICA_ABSENT : part_of(s, r);
+        parts[part]++;
+        before += part == REPLICA_SHARES && r < g->replica;
+    }
+    if (parts[REPLICA_WAITS] > 0 ? before > 0 : parts[REPLICA_SHARES] > 0)
+        members_add(&s->mine.leaving, g->m->world->self);
+    else if (parts[REPLICA_WAITS] == 0)
+        s->mine.stop_votes++; /* nobody can continue without this replica */
 }
 
 /* The slices of a replica contribute together, or not at all, and leave together. They have no
@@ -299,6 +310,15 @@ static uint64_t round_steps(const struct sliced *s)
     return strategy_round(m->job, &m->progress, m->learner->epoch_records, s->rule.tau);
 }
 
+/* Before the model changes. */
+static void hash_common(struct sliced *s)
+{
+    const struct member *m = s->group.m;
+    const struct vec *common = sliced_rule_common(&s->rule, m->learner);
+    bool compares = slice_group_has_replicas(&s->group) && m->progress.exchanges % HASH_EVERY == 0;
+    s->hash = compares ? vec_hash(common, vec_all(common)) | 1 : 0;
+}
+
 int sliced_attempt(struct sliced *s)
 {
     struct member *m = s->group.m;
@@ -307,11 +327,13 @@ int sliced_attempt(struct sliced *s)
     s->steps = round_steps(s);
     s->group.bytes = 0;
     int rc = sliced_keep(s);
-    bool compares = replicas && m->progress.exchanges % HASH_EVERY == 0;
-    const struct vec *common = sliced_rule_common(&s->rule, m->learner);
-    s->hash = compares ? vec_hash(common, vec_all(common)) | 1 : 0;
+    if (s->models)
+        hash_common(s);
     if (rc == OK)
-        rc = end_buckets(s, end_turn(s, train_steps(s)));
+        rc = end_turn(s, train_steps(s));
+    if (!s->models)
+        hash_common(s); /* a turn may have been under way up to here */
+    rc = end_buckets(s, rc);
     if (rc == OK)
         rc = end_round(s);
     if (rc == OK)

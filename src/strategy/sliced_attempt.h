@@ -11,8 +11,7 @@ struct sliced {
     struct sliced_rule rule;
     bool models;      /* peers average models, not gradients */
     uint64_t applied; /* rounds whose results the learner has */
-    uint64_t view;    /* of the streams' states, */
-    uint64_t entered; /* and the rounds completed when it began */
+    uint64_t view;    /* of the streams' states */
     bool joiner;      /* has no share of the round under way */
     bool ended, left;
     size_t sharing, rank; /* replicas that share the samples of a round; of this one among them */

@@ -133,7 +133,7 @@ static int hand_over(struct sliced *s)
         .scores = g->m->scores,
         .updates = l->optim.updates,
         .steps = l->steps,
-        .lasts = !s->models && !s->due && !s->ended,
+        .lasts = !s->models && !s->due && !s->ended && l->s.n == 0, /* steps change s */
     };
     bool receives = slice_group_lacks_state(g), first = receives && g->received == 0;
     if (!receives && !g->handed && s->kept && !members_empty(&g->view->fresh)) {
@@ -158,27 +158,36 @@ static int hand_over(struct sliced *s)
 
 /* A view that ends may end a round for some mates before its last step, and the next one may have
  * other mates: in each view all slices begin streams with the same state, 0. */
-static void begin_view(struct sliced *s)
+static void begin_streams(struct sliced *s)
 {
     const struct view *view = s->group.view;
-    if (s->view == view->number)
-        return;
-    carried_state_reset(&s->group.m->learner->carried);
+    if (s->view != view->number)
+        carried_state_reset(&s->group.m->learner->carried);
     s->view = view->number;
-    s->entered = s->group.lane[SLICE_ROUNDS]->completed;
+}
+
+static bool has_fresh_mate(const struct slice_group *g)
+{
+    bool any = false;
+    for (size_t f = 0; f < g->slice.count; f++)
+        any |= members_has(&g->view->fresh, g->mates->node[f]);
+    return any;
 }
 
 /* Bring this member to where the others of the view are: behind the same commit point. */
 static int catch_up(struct sliced *s)
 {
     struct slice_group *g = &s->group;
+    const struct exchange *lane = g->lane[SLICE_ROUNDS];
     int rc = slice_group_enter(g);
     if (rc != OK)
         return rc;
-    begin_view(s);
-    bool behind = !slice_group_is_fresh(g) && g->lane[SLICE_ROUNDS]->completed > s->applied;
+    begin_streams(s);
+    bool behind = !slice_group_is_fresh(g) && lane->completed > s->applied;
     if (behind)
         rc = commit_round(s);
+    if (lane->completed == g->entered && has_fresh_mate(g))
+        s->joiner = true; /* whether this member has its state or not */
     return rc == OK && g->whole ? hand_over(s) : rc;
 }
 

@@ -128,8 +128,10 @@ static int send_vectors(struct world *world, uint32_t to, const struct model_hea
         if (rc == OK)
             rc = send_piece(world, to, model_tag(header, i), piece, len * sizeof(float));
     }
+    struct trace_span span = span_of(header, to, SPAN_SEND, TRACE_MODELS);
+    span.sends = 1;
     if (to != world->self)
-        trace_end(world, begun, span_of(header, to, SPAN_SEND, TRACE_MODELS));
+        trace_end(world, begun, span);
     return rc;
 }
 

@@ -13,6 +13,14 @@ static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync
                                          "strategy.easgd={mode:sync tau:1}"};
 enum { STRATEGIES = sizeof strategies / sizeof *strategies };
 
+static const char norm_net[] = SLICED_DATA SLICED_INNER(
+    "one", "data", "one",
+    120) "layer { name: 'norm' type: 'BatchNorm' bottom: 'one' top: 'one' }\n" SLICED_INNER("two",
+                                                                                            "one",
+                                                                                            "two",
+                                                                                            120)
+    SLICED_INNER("ip", "two", "ip", 5) SLICED_ENDS;
+
 static void simulate_fault(struct tiny *t, struct sim_run *r, const char *faults,
                            const char *const more[3])
 {
@@ -96,12 +104,80 @@ static void test_donor_out_of_reach(void **state)
     assert_int_equal(run_count(r.dir, "member", "what", "cut"), 1);
 }
 
+/* A slice dies behind the last exchange: the new one gets the whole state, and the model is that of
+ * a run without a death. */
+static void test_last_turn_has_no_limit(void **state)
+{
+    for (size_t i = 0; i < 3 * STRATEGIES; i++) {
+        const char *more[] = {strategies[i % STRATEGIES], "workers=4", "standby=1"};
+        struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
+        char fault[64];
+        simulate_fault(*state, &whole, "", more);
+        double last = run_number(whole.dir, "exchange", STEPS - 1, "t");
+        snprintf(fault, sizeof fault, "fault { at: %.4f kill: 1 }",
+                 last + 0.05 + 0.1 * (double)(i / STRATEGIES));
+        simulate_fault(*state, &r, fault, more);
+        assert_true(run_same_bits(r.dir, whole.dir, "final.safetensors"));
+    }
+}
+
+/* The last turn may be in the round at which replicas are compared. */
+static void test_state_is_complete_before_it_is_compared(void **state)
+{
+    for (int i = 0; i < 20; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char fault[64];
+        snprintf(fault, sizeof fault, "fault { at: %.4f kill: 3 }", 85 + 0.2 * i);
+        simulate_fault(*state, &r, fault,
+                       (const char *const[]){"strategy.allreduce={}", "workers=4", "standby=1"});
+        assert_int_equal(run_count(r.dir, "member", "what", "seated"), 1);
+    }
+}
+
+/* On a faster link one turn is enough. Then the only donor dies before the round commits, and the
+ * joiner has its means of BatchNorm. */
+static void test_means_of_a_norm_are_handed_over(void **state)
+{
+    struct sim_run r = {.limit_s = 1000};
+    char file[300];
+    tiny_write(*state, "norm.prototxt", norm_net);
+    snprintf(file, sizeof file, "net.file=%s/norm.prototxt", ((struct tiny *)*state)->folder);
+    SIM(*state,
+        "node { count: 9 } step_seconds: 0.4 link { mbit: 10 } "
+        "fault { at: 21 kill: 3 } fault { at: 21.3 kill: 0 }",
+        &r, "slices=2", file, "workers=4", "standby=1", "strategy.allreduce={}", "stop.epochs",
+        "stop.steps=104", "solver={type:'Adam' base_lr:0.002 momentum:0.9 lr_policy:'fixed'}",
+        "collective.chunk_kb=4", "evaluate.every_steps=1000");
+    print_message("    validation loss %.3f\n", r.report.validation_loss);
+    assert_true(r.report.validation_loss < 0.3);
+}
+
+/* Both donors are to leave at one moment: one of them waits for the joiners. */
+static void test_one_donor_waits(void **state)
+{
+    for (int i = 0; i < 6; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[160];
+        snprintf(faults, sizeof faults,
+                 "fault { at: 21 kill: 3 } fault { at: %.2f leave: %d } "
+                 "fault { at: %.2f leave: %d }",
+                 21.5 + 0.4 * i, i % 2, 21.5 + 0.4 * i, 4 + i / 2 % 2);
+        simulate_fault(*state, &r, faults,
+                       (const char *const[]){"strategy.allreduce={}", "workers=6", "standby=1"});
+        assert_int_equal(run_count(r.dir, "member", "what", "leave"), 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_others_train_between_turns),
         cmocka_unit_test(test_another_is_lost_between_turns),
         cmocka_unit_test(test_donor_out_of_reach),
+        cmocka_unit_test(test_last_turn_has_no_limit),
+        cmocka_unit_test(test_state_is_complete_before_it_is_compared),
+        cmocka_unit_test(test_means_of_a_norm_are_handed_over),
+        cmocka_unit_test(test_one_donor_waits),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
 }
