@@ -242,7 +242,8 @@ static int report_again(struct worker *w, int status)
 
 /* After the loop, until the driver sends `bye`: members may still lack the last result, and the
  * driver may request the model. A driver that recovers meanwhile does not know that this loop has
- * ended, so `done` is sent again. */
+ * ended, so `done` is sent again; and so is a leave, each second, since it does not count before the
+ * driver knows this worker. */
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.work.busy, false);
@@ -265,8 +266,12 @@ static int await_release(struct worker *w, int status, uint32_t reported)
         if (rc != OK)
             return rc;
         struct wake wake;
-        rc = world_wait(w->world, &change, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
+        bool leaves = w->leave.left && !w->leave.all;
+        rc = world_wait(w->world, &change, 1,
+                        leaves ? world_now(w->world) + WORLD_SECOND : WORLD_FOREVER, &wake);
+        if (rc == ERR_TIMEOUT)
+            group_send_leave(&w->group, w->stage == DEPARTED_TRAINING);
+        else if (rc != OK)
             return rc;
     }
 }

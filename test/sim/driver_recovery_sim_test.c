@@ -316,6 +316,24 @@ static void test_a_worker_dies_meanwhile(void **state)
     }
 }
 
+/* A worker leaves at about the moment when the driver returns, which learns of the leave before it
+ * knows the worker. */
+static void test_a_worker_leaves_meanwhile(void **state)
+{
+    enum { MOMENTS = 24 };
+    for (int i = 0; i < MOMENTS; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char cluster[320];
+        snprintf(cluster, sizeof cluster,
+                 "%sdelay { from: 1 to: -1 tag: 'return' seconds: 0.05 }\n"
+                 "fault { at: 0.2 kill: -1 for: 0.02 } fault { at: %.4f leave: 1 }",
+                 SIM_CALM, 0.17 + 0.004 * i);
+        SIM(*state, cluster, &r, i % 2 ? "strategy.async_allreduce={}" : "strategy.sync.tau=1",
+            "stop.epochs", "stop.steps=100");
+        assert_string_equal(r.report.reason, "steps");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_it_dies_when_all_have_ended),
         cmocka_unit_test(test_it_dies_after_a_stop),
         cmocka_unit_test(test_a_worker_dies_meanwhile),
+        cmocka_unit_test(test_a_worker_leaves_meanwhile),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
