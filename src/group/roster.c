@@ -372,9 +372,6 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
 /* Is this the only member that has the model for sure? Its leave would lose the run's state. */
 static bool is_needed(const struct roster *roster, const struct roster_member *leaving)
 {
-    if (roster_has_seats(roster))
-        return roster_is_in(leaving) && roster->view.number > 0 &&
-               !roster_has_other_replica(roster, leaving);
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
         if (m != leaving && roster_is_in(m) && m->state != MEMBER_JOINING)

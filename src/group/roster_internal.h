@@ -43,9 +43,6 @@ void roster_tick_links(struct roster *roster, struct roster_member *m, int64_t n
 bool roster_has_seats(const struct roster *roster);
 void roster_sit_first(const struct roster *roster, struct roster_member *m);
 
-/* Is a replica whole, with its state, beyond that of a member? true: it has none. */
-bool roster_has_other_replica(const struct roster *roster, const struct roster_member *m);
-
 /* A member has left its seat: those of the same replica lose theirs, unless no other replica is
  * whole. */
 void roster_unseat(struct roster *roster, struct roster_member *left, struct roster_orders *out);

@@ -55,11 +55,6 @@ static bool has_whole_replica(const struct roster *roster, uint32_t but)
     return false;
 }
 
-bool roster_has_other_replica(const struct roster *roster, const struct roster_member *m)
-{
-    return m->seat == VIEW_NO_SEAT || has_whole_replica(roster, m->seat / roster->options.slices);
-}
-
 void roster_unseat(struct roster *roster, struct roster_member *left, struct roster_orders *out)
 {
     uint32_t slices = roster->options.slices, replica = left->seat / slices;

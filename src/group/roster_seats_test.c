@@ -123,21 +123,6 @@ static void test_a_joiner_without_its_state_gives_none(void **state)
     expect_seats(s, "0:0 2:2 3:4*");
 }
 
-/* A donor stays until each of the joiners has said that it has its state: its own mate has that of
- * another slice. */
-static void test_a_donor_leaves_behind_the_last_joiner(void **state)
-{
-    struct story *s = *state;
-    form_replicas(s, 2, 2);
-    joins(s, 4);
-    on_peer_down(s, 3);
-    assert_string_equal(leaves(s, 0), "");
-    has_state(s, 2);
-    expect_seats(s, "0:0 1:1 2:2* 3:4*");
-    has_state(s, 4);
-    expect_seats(s, "2:2 3:4");
-}
-
 /* It was sent before its replica was lost, and seated again. */
 static void test_the_state_of_an_earlier_seat_counts_for_nothing(void **state)
 {
@@ -330,8 +315,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_state_of_an_earlier_seat_counts_for_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_the_state_of_an_earlier_view_counts_for_nothing, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_donor_leaves_behind_the_last_joiner, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_joiner_is_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_members_without_a_seat_make_a_replica, setup,

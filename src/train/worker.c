@@ -242,8 +242,8 @@ static int report_again(struct worker *w, int status)
 
 /* After the loop, until the driver sends `bye`: members may still lack the last result, and the
  * driver may request the model. A driver that recovers meanwhile does not know that this loop has
- * ended, so `done` is sent again; and so is a leave, each second, since it does not count before the
- * driver knows this worker. */
+ * ended, so `done` is sent again; and so is a leave, each second, since it does not count before
+ * the driver knows this worker. */
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.work.busy, false);
