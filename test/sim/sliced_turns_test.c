@@ -3,10 +3,14 @@
  * least three turns; a step takes 0.4 s. */
 #include "sim_run.h"
 #include "sliced_job.h"
+#include "sweep_stride.h"
 
 #define CALM "node { count: 9 } step_seconds: 0.4 link { mbit: 1 }\n"
 
 enum { BATCH = 16, STEPS = 104 };
+
+/* Not a multiple of the cycles of two to four that the cases have. */
+enum { STRIDE = SWEEP_STRIDE(7, 1) };
 
 static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:1}",
                                          "strategy.diloco={tau:1}",
@@ -49,7 +53,7 @@ static double longest_gap(const struct sim_run *r)
  * hundredth exchange. */
 static void test_others_train_between_turns(void **state)
 {
-    for (size_t i = 0; i < 2 * STRATEGIES; i++) {
+    for (size_t i = 0; i < 2 * STRATEGIES; i += STRIDE) {
         const char *more[] = {strategies[i % STRATEGIES], "workers=4", "standby=1"};
         struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
         char fault[64];
@@ -79,7 +83,7 @@ static void test_another_is_lost_between_turns(void **state)
         {"leave", "workers=6", {1, 2, 6, 5}},
         {"leave", "workers=4", {0, 1, 2, 4}},
     };
-    for (size_t i = 0; i < 72; i++) {
+    for (size_t i = 0; i < 72; i += STRIDE) {
         struct sim_run r = {.limit_s = 1000};
         char faults[128];
         size_t k = i % 3, moment = i / 12;
@@ -108,7 +112,7 @@ static void test_donor_out_of_reach(void **state)
  * a run without a death. */
 static void test_last_turn_has_no_limit(void **state)
 {
-    for (size_t i = 0; i < 3 * STRATEGIES; i++) {
+    for (size_t i = 0; i < 3 * STRATEGIES; i += STRIDE) {
         const char *more[] = {strategies[i % STRATEGIES], "workers=4", "standby=1"};
         struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
         char fault[64];
@@ -124,7 +128,7 @@ static void test_last_turn_has_no_limit(void **state)
 /* The last turn may be in the round at which replicas are compared. */
 static void test_state_is_complete_before_it_is_compared(void **state)
 {
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i += STRIDE) {
         struct sim_run r = {.limit_s = 1000};
         char fault[64];
         snprintf(fault, sizeof fault, "fault { at: %.4f kill: 3 }", 85 + 0.2 * i);
