@@ -2,11 +2,11 @@
 """The validation loss of examples/shakespeare-lstm.job by several workers, simulated, against `single`.
 
     bench/text_workers.py [--workers 4] [--epochs N] [--text FILE] [--only WORD,...] [--margin 0.05]
-                          [--seed 1] [--out DIR] [--paceline FILE]
+                          [--rate 1] [--seed 1] [--out DIR] [--paceline FILE]
 
-Every run takes as many samples: --epochs of the text, by RMSProp at the job's rate, 32 windows a step of a
-worker. `sync` and `downpour` exchange every 5 steps; `downpour` has the learning rule at the worker. Each
-worker carries the state of its streams: with `sync` those of all workers' steps, with the strategies of
+Every run takes as many samples: --epochs of the text, by RMSProp, 32 windows a step of a worker. `single`
+has the job's rate, several workers have --rate times as much: each takes a part of the steps alone. `sync`
+exchanges every 5 steps, `downpour` at each one, and has the learning rule at the worker. Each worker carries the state of its streams: with `sync` those of all workers' steps, with the strategies of
 leases as many as one worker takes. The arithmetic is real, so that a run costs what `single` costs: about a
 minute of a core for each epoch. With --out DIR runs stay there, and a further call continues them.
 
@@ -32,7 +32,7 @@ STRATEGIES = {  # the job's strategy, and whether its workers take the records o
     "single": ("single {}", True),
     "sync": ("sync { tau: 5 }", True),
     "mpca": ("mpca {}", False),
-    "downpour": ("downpour { n_push: 5 n_fetch: 5 learning_rule: worker }", False),
+    "downpour": ("downpour { n_push: 1 n_fetch: 1 learning_rule: worker }", False),
 }
 
 
@@ -48,9 +48,11 @@ def make_job(name, args):
     with open(JOB, encoding="utf-8") as f:
         text = f.read()
     text, found = re.subn(r"strategy \{ single \{\} \}", f"strategy {{ {strategy} }}\nworkers: {workers}", text)
+    rate = 1 if name == "single" else args.rate
+    text, rates = re.subn(r"base_lr: ([0-9.]+)", lambda m: f"base_lr: {float(m[1]) * rate:g}", text)
     text, streams = re.subn(r"streams: \d+\n", f"streams: {BATCH * (workers if together else 1)}\n", text)
-    if (found, streams) != (1, 1):
-        sys.exit(f"{JOB}: expected one strategy and one line of streams")
+    if (found, rates, streams) != (1, 1, 1):
+        sys.exit(f"{JOB}: expected one strategy, one rate and one line of streams")
     return text, workers
 
 
@@ -82,6 +84,7 @@ def main():
     parser.add_argument("--text", default="data/tinyshakespeare.txt")
     parser.add_argument("--only", default=",".join(STRATEGIES), help="some of " + ", ".join(STRATEGIES))
     parser.add_argument("--margin", type=float, default=0.05)
+    parser.add_argument("--rate", type=float, default=1, help="of several workers, in multiples of the job's")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", metavar="DIR", help="where runs stay")
     parser.add_argument("--paceline", default="build/paceline")
