@@ -269,8 +269,8 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
         return rc;
     }
     if (!copy->has_threads) {
-        uint32_t share =
-            (uint32_t)real_cores() / (workers_here ? workers_here : job_workers_max(copy));
+        uint32_t processes = workers_here ? workers_here : job_workers_max(copy);
+        uint32_t share = (uint32_t)real_threads(processes);
         copy->has_threads = true;
         copy->threads = share > copy->local ? share : copy->local;
     }

@@ -59,7 +59,7 @@ int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline
         job->batch = options->batch;
     if (options->seed)
         job->seed = options->seed;
-    job->threads = options->threads ? options->threads : (uint32_t)real_cores();
+    job->threads = options->threads ? options->threads : (uint32_t)real_threads(1);
     rc = api_set_word(job, "kernels", options->kernels, err);
     if (rc == OK)
         rc = api_set_word(job, "precision", options->precision, err);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -49,6 +50,15 @@ int real_cores_under(const char *root)
 int real_cores(void)
 {
     return real_cores_under("");
+}
+
+int real_threads(uint32_t processes)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    long most = text ? strtol(text, NULL, 10) : 0, share = real_cores() / (long)processes;
+    if (most > 0 && most < share)
+        share = most;
+    return share > 1 ? (int)share : 1;
 }
 
 uint64_t real_peak_bytes(void)

@@ -48,11 +48,40 @@ static void test_cores_obey_affinity(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+static void test_threads_are_a_share_of_the_cores(void **state)
+{
+    (void)state;
+    int cores = real_cores();
+    unsetenv("OMP_NUM_THREADS");
+    assert_int_equal(real_threads(1), cores);
+    assert_int_equal(real_threads((uint32_t)cores), 1);
+    assert_int_equal(real_threads((uint32_t)cores + 1), 1);
+}
+
+static void test_threads_obey_the_environment(void **state)
+{
+    (void)state;
+    int cores = real_cores();
+    setenv("OMP_NUM_THREADS", "1", 1);
+    assert_int_equal(real_threads(1), 1);
+    setenv("OMP_NUM_THREADS", "1,4", 1);
+    assert_int_equal(real_threads(1), 1);
+    setenv("OMP_NUM_THREADS", "1000000", 1);
+    assert_int_equal(real_threads(1), cores);
+    setenv("OMP_NUM_THREADS", "many", 1);
+    assert_int_equal(real_threads(1), cores);
+    setenv("OMP_NUM_THREADS", "0", 1);
+    assert_int_equal(real_threads(1), cores);
+    unsetenv("OMP_NUM_THREADS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cores_obey_a_quota),
         cmocka_unit_test(test_cores_obey_affinity),
+        cmocka_unit_test(test_threads_are_a_share_of_the_cores),
+        cmocka_unit_test(test_threads_obey_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

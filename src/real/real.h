@@ -110,6 +110,10 @@ void real_sleep(int64_t ns);
 int real_cores(void);
 int real_cores_under(const char *root);
 
+/* Threads to compute by in each of so many processes: a share of these processors, at least one,
+ * and at most OMP_NUM_THREADS where the environment has it. */
+int real_threads(uint32_t processes);
+
 /* The peak resident memory of this process, in bytes. */
 uint64_t real_peak_bytes(void);
 
