@@ -18,7 +18,9 @@ struct text_sampler {
     struct net *net;
     const char *blob;                    /* the scores, */
     bool shares;                         /* which are probabilities */
+    size_t before;                       /* points of the workspace's nets */
     const struct slice_meeting *meeting; /* during a draw; NULL: the net is whole */
+    int threads;                         /* of the caller, likewise */
     float *carried;                      /* the state behind the last unit */
     float *scores;                       /* of each unit, behind it */
     double *weight;                      /* of each unit, for the draw */
@@ -128,6 +130,7 @@ int text_sampler_create(const Paceline__Net *net, const struct workspace *ws,
     }
     arena_init(&t->arena);
     t->units = units;
+    t->before = workspace_points(ws);
     int rc = model_load_net(net, &param, err);
     if (rc == OK)
         rc = plan_sampler(t, param, ws, err);
@@ -149,7 +152,22 @@ void text_sampler_free(struct text_sampler *t)
     free(t);
 }
 
+size_t text_sampler_points(const struct text_sampler *t)
+{
+    return t->before + net_points(t->net);
+}
+
 /* ---- drawing ---- */
+
+/* Other nodes of a simulation compute on this thread meanwhile. */
+static int meet_others(void *user, const struct net_point *point)
+{
+    struct text_sampler *t = user;
+    kernels_set_threads(t->threads);
+    int rc = t->meeting->meet(t->meeting->user, point);
+    kernels_set_threads(1);
+    return rc;
+}
 
 /* The scores behind unit `id`. */
 static int read_unit(struct text_sampler *t, const struct vec *x, struct vec *s, uint32_t id,
@@ -162,7 +180,9 @@ static int read_unit(struct text_sampler *t, const struct vec *x, struct vec *s,
         .data = record, .labels = &label, .records = &number, .count = 1, .carried = t->carried};
     struct net_result ignored;
     size_t n = text_units_count(t->units);
-    int rc = slice_meeting_forward(t->meeting, 0, t->net, x, s, &batch, &ignored);
+    const struct slice_meeting meeting = {.meet = meet_others, .user = t};
+    int rc = slice_meeting_forward(t->meeting ? &meeting : NULL, t->before, t->net, x, s, &batch,
+                                   &ignored);
     if (rc != OK)
         return rc;
     net_blob(t->net, t->blob, t->scores, n, NULL);
@@ -274,10 +294,10 @@ int text_sampler_draw(struct text_sampler *t, const struct vec *x, struct vec *s
                       const struct text_request *request, const struct slice_meeting *meeting,
                       struct buf *text, struct err *err)
 {
-    int before = kernels_threads();
-    kernels_set_threads(1);
+    t->threads = kernels_threads();
     t->meeting = meeting;
+    kernels_set_threads(1);
     int rc = draw_units(t, x, s, request, text, err);
-    kernels_set_threads(before);
+    kernels_set_threads(t->threads);
     return rc;
 }

@@ -23,6 +23,9 @@ int text_sampler_create(const Paceline__Net *net, const struct workspace *ws,
                         struct text_units *units, struct text_sampler **out, struct err *err);
 void text_sampler_free(struct text_sampler *sampler);
 
+/* The points of a slice's net for texts have numbers below it, behind those of the workspace's. */
+size_t text_sampler_points(const struct text_sampler *sampler);
+
 struct text_request {
     const char *prime;  /* the text that is continued; NULL or "": a line end or, where the
                            vocabulary has none, its first unit */

@@ -622,7 +622,7 @@ double workspace_flops(const struct workspace *ws)
 
 size_t workspace_points(const struct workspace *ws)
 {
-    return net_points(ws->train) + net_points(ws->test) +
+    return (ws->train ? net_points(ws->train) : 0) + net_points(ws->test) +
            (ws->separate ? net_points(ws->separate) : 0);
 }
 

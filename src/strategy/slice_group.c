@@ -52,7 +52,7 @@ static int start_task(struct slice_group *g)
 int slice_group_open(struct slice_group *g, struct member *m)
 {
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
-    g->plans = workspace_points(m->learner->ws);
+    g->plans = m->points;
     g->parallel = net_parallel(m->learner->ws->train);
     g->common = net_common(m->learner->ws->train);
     g->plan = arena_array(m->arena, g->plans, struct coll_plan);

@@ -154,6 +154,8 @@ void model_scores_encode(const struct model_scores *scores, struct buf *out)
         buf_put_u8(out, scores->sum[i].has_right);
         buf_put_u64(out, scores->sum[i].count);
     }
+    buf_put_u32(out, (uint32_t)scores->text.len);
+    buf_put(out, scores->text.at, scores->text.room);
 }
 
 void model_scores_decode(struct byte_reader *in, struct model_scores *out)
@@ -166,6 +168,13 @@ void model_scores_decode(struct byte_reader *in, struct model_scores *out)
         out->sum[i].has_right = read_u8(in) != 0;
         out->sum[i].count = read_u64(in);
     }
+    struct drawn_text *text = &out->text;
+    size_t len = read_u32(in);
+    const void *bytes = byte_reader_take(in, text->room);
+    in->failed |= len > text->room;
+    text->len = in->failed ? 0 : len;
+    if (text->len > 0)
+        memcpy(text->at, bytes, text->room);
 }
 
 bool strategy_done(const Paceline__Job *job, const struct progress *progress, size_t records)

@@ -24,14 +24,21 @@ void progress_encode(const struct progress *progress, struct buf *out);
 void progress_decode(struct byte_reader *in, struct progress *out);
 
 /* The result of an evaluation by the slices of a replica: sums over the records of the validation
- * and of the test set. */
+ * and of the test set, and the text that the model has drawn. */
 enum { SCORES_SETS = 2 };
+struct drawn_text {
+    char *at;    /* `room` bytes, as many on all nodes of a run; NULL: none */
+    size_t room; /* 0: no texts are drawn */
+    size_t len;  /* 0: there is none */
+};
 struct model_scores {
     bool here;          /* it was evaluated, */
     uint64_t exchanges; /* at this commit point */
     struct net_result sum[SCORES_SETS];
+    struct drawn_text text;
 };
 
+/* The reader's text has the room of the writer's; else the reader fails. */
 void model_scores_encode(const struct model_scores *scores, struct buf *out);
 void model_scores_decode(struct byte_reader *in, struct model_scores *out);
 
@@ -129,7 +136,8 @@ struct member {
      * waits until it does not, unless it is urgent. */
     bool owes;
     bool keeps_streams;         /* strategy_keeps_streams: set by train */
-    struct model_scores scores; /* of `evaluate`, or of a donor */
+    struct model_scores scores; /* of `evaluate`, or of a donor; train sets the text's room */
+    size_t points; /* where slices meet, in all nets: their numbers are below it; set by train */
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker has joined a run under way; else NULL */

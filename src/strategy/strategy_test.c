@@ -428,6 +428,37 @@ static void test_progress_round_trips(void **state)
     buf_release(&bytes);
 }
 
+/* A reader with other room, or a length above it, fails. */
+static void test_scores_round_trip_with_their_text(void **state)
+{
+    (void)state;
+    char drawn[] = "a\0\xff", read[8] = {0};
+    const struct model_scores scores = {
+        .here = true,
+        .exchanges = 7,
+        .sum = {{.loss = 0.5, .right = 3, .has_right = true, .count = 9}, {.loss = -2, .count = 4}},
+        .text = {drawn, sizeof drawn, 3}};
+    struct buf bytes = {0};
+    model_scores_encode(&scores, &bytes);
+    for (size_t room = 0; room <= sizeof read; room++) {
+        struct byte_reader in = {bytes.data, bytes.len, false};
+        struct model_scores out = {.text = {read, room, 0}};
+        model_scores_decode(&in, &out);
+        assert_true(byte_reader_done(&in) == (room == sizeof drawn));
+        assert_true(out.here && out.exchanges == 7);
+        assert_true(!byte_reader_done(&in) || out.text.len == 3);
+        assert_true(out.sum[0].loss == 0.5 && out.sum[0].right == 3 && out.sum[0].has_right);
+        assert_true(out.sum[1].loss == -2 && !out.sum[1].has_right && out.sum[1].count == 4);
+    }
+    assert_memory_equal(read, drawn, sizeof drawn);
+    struct byte_reader in = {bytes.data, bytes.len, false};
+    struct model_scores out = {.text = {read, sizeof drawn, 0}};
+    bytes.data[bytes.len - sizeof drawn - 4] = sizeof drawn + 1;
+    model_scores_decode(&in, &out);
+    assert_true(in.failed && out.text.len == 0);
+    buf_release(&bytes);
+}
+
 static void test_strategies_are_found_by_the_job(void **state)
 {
     (void)state;
@@ -484,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_strategy_run_ends_exactly_with_a_round),
         cmocka_unit_test(test_a_run_without_an_end_takes_whole_rounds),
         cmocka_unit_test(test_progress_round_trips),
+        cmocka_unit_test(test_scores_round_trip_with_their_text),
         cmocka_unit_test(test_strategies_are_found_by_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,7 +119,7 @@ int bootstrap_request(struct group *group, struct model_header *message)
 
 int bootstrap_take_range(struct group *group, size_t from, size_t count, float *into)
 {
-    struct model_header message;
+    struct model_header message = {0};
     return request_parts(group, from, count, into, &message);
 }
 
@@ -131,7 +131,7 @@ static bool is_final(int rc)
 
 static int take_from_driver(struct part_fetch *t, uint32_t part)
 {
-    struct model_header message;
+    struct model_header message = {0};
     struct err err = {0};
     char key[KV_KEY_MAX + 1];
     float *at = t->into + part_at(t, part);

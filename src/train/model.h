@@ -89,7 +89,9 @@ int model_send(struct world *world, uint32_t to, const struct model_header *head
 int model_send_from(struct world *world, uint32_t to, const struct model_header *header,
                     int (*read)(void *user, size_t from, size_t n, float *into), void *user);
 
-/* Wait for a model of `from` (or of WORLD_ANY) and store its vectors in `into`, which has room for
+/* All that receive a header: its scores bring the room for their text, else 0.
+ *
+ * Wait for a model of `from` (or of WORLD_ANY) and store its vectors in `into`, which has room for
  * `room` floats. ERR_DRIVER: the group (may be NULL) has ended; ERR_TIMEOUT, ERR_CANCELLED;
  * ERR_PEER: it broke off, and another may follow; ERR_PROTOCOL: it is longer than the room */
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,

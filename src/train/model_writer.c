@@ -13,6 +13,8 @@ int model_writer_init(struct model_writer *k, struct arena *arena)
         k->layout.source = &k->parts.source;
     if (stream_parts_init(&k->streams, k->world, k->group, k->log, &k->layout, arena) != OK)
         return ERR_NOMEM;
+    if (k->slices > 1 && objectives_open_drawn(k->objectives.job, arena, &k->text) != OK)
+        return ERR_NOMEM;
     if (k->slices > 1)
         return model_parts_init(&k->parts, k->group, k->slices, &k->layout, arena);
     k->room = model_floats_most(&k->layout);
@@ -176,6 +178,7 @@ static int use_scores(struct model_writer *k, const struct model_header *model, 
 static int judge_offer(struct model_writer *k, const struct model_header *model)
 {
     const struct progress *progress = &model->progress;
+    const struct drawn_text *text = &model->scores.text;
     bool judged = model_writer_has_evaluated(k, progress);
     if (judged || !model->scores.here || model->scores.exchanges != progress->exchanges)
         return judged && k->best_is_due ? keep_best(k, model) : OK;
@@ -183,9 +186,11 @@ static int judge_offer(struct model_writer *k, const struct model_header *model)
         return OK;
     report_rate(k, progress);
     atomic_fetch_add(&k->evaluations, 1);
-    return use_scores(k, model,
-                      objectives_judge(&k->objectives, model->scores.sum, progress->sample_offset,
-                                       progress->steps));
+    int rc = objectives_judge(&k->objectives, model->scores.sum, progress->sample_offset,
+                              progress->steps);
+    objectives_report_text(&k->objectives, text->at, text->len, progress->sample_offset,
+                           progress->steps);
+    return use_scores(k, model, rc);
 }
 
 static int evaluate_model(struct model_writer *k, const struct model_header *model)
@@ -370,7 +375,7 @@ static int receive_header(struct model_writer *k, struct model_header *model, ui
 {
     for (;;) {
         *from = WORLD_ANY;
-        *model = (struct model_header){.use = 0};
+        *model = (struct model_header){.scores.text = k->text};
         int rc = model_receive_header(k->world, NULL, model, from, WORLD_FOREVER);
         if (rc == OK && model->use == MODEL_STREAMS)
             rc = stream_parts_take(&k->streams, *from, model);

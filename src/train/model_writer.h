@@ -28,6 +28,7 @@ struct model_writer {
     struct group *group;             /* of their members; */
     uint32_t slices;                 /* above 1 where it is: then */
     struct model_parts parts;        /* files are written from what they offer, */
+    struct drawn_text text;          /* that came with the newest offer, */
     bool best_is_due;                /* and an offer that broke off had the best model */
     struct stream_parts streams;     /* states that belong to checkpoints of several workers */
     struct vec both, x, s;           /* to be evaluated: x, then s, and its two parts */

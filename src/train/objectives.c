@@ -113,14 +113,12 @@ int objectives_open_text(struct objectives *o, const struct logger *log, struct 
     struct err why;
     if (!text || o->job->evaluate->sample_length == 0)
         return OK;
-    if (o->job->slices > 1) {
-        log_info(log, "evaluations draw no text: no node has the whole model, which is in slices");
+    if (o->job->slices > 1 && !o->meeting) /* the slices draw it */
         return OK;
-    }
     int rc = text_units_create(text, &units, err);
     if (rc != OK)
         return rc;
-    o->unit_seconds = o->batch_seconds / ((double)o->ws->batch * text->window);
+    o->unit_seconds = seconds_of_batch(o) / ((double)o->ws->batch * text->window);
     rc = text_sampler_create(o->job->net, o->ws, units, &o->sampler, &why);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
@@ -129,50 +127,68 @@ int objectives_open_text(struct objectives *o, const struct logger *log, struct 
     return OK;
 }
 
+int objectives_open_drawn(const Paceline__Job *job, struct arena *arena, struct drawn_text *text)
+{
+    bool draws = job->slices > 1 && job->train_data &&
+                 job->train_data->source_case == PACELINE__DATA__SOURCE_TEXT;
+    size_t room = draws ? (size_t)job->evaluate->sample_length * UTF8_BYTES_MAX : 0;
+    *text = (struct drawn_text){.at = arena_array(arena, room, char), .room = room};
+    return text->at ? OK : ERR_NOMEM;
+}
+
 void objectives_release(struct objectives *o)
 {
     text_sampler_free(o->sampler);
     o->sampler = NULL;
 }
 
-/* Bytes that are no UTF-8 become \xNN, since an event is UTF-8. */
-static void write_text(const struct buf *drawn, struct buf *text)
+int objectives_draw(struct objectives *o, const struct vec *x, struct vec *s, struct buf *drawn)
 {
-    for (size_t at = 0, length; at < drawn->len; at += length) {
+    const struct text_request request = {
+        .length = o->job->evaluate->sample_length, .temperature = 1, .seed = o->job->seed};
+    struct err why;
+    if (!o->sampler)
+        return OK;
+    int rc = world_work(o->world, &(struct cost){o->unit_seconds * (double)(request.length + 1)});
+    if (rc == OK)
+        rc = text_sampler_draw(o->sampler, x, s, &request, o->meeting, drawn, &why);
+    bool none = rc == ERR_DIVERGED || (rc == ERR_NOMEM && !o->meeting);
+    if (none) /* for all slices, whose scores are the same */
+        drawn->len = 0;
+    return none ? OK : rc;
+}
+
+/* Bytes that are no UTF-8 become \xNN, since an event is UTF-8. */
+static void write_text(const void *drawn, size_t n, struct buf *text)
+{
+    const uint8_t *bytes = drawn;
+    for (size_t at = 0, length; at < n; at += length) {
         uint32_t code;
-        length = utf8_take(drawn->data + at, drawn->len - at, &code);
+        length = utf8_take(bytes + at, n - at, &code);
         if (length > 0 && code > 0) {
-            buf_put(text, drawn->data + at, length);
+            buf_put(text, bytes + at, length);
         } else {
-            buf_printf(text, "\\x%02x", drawn->data[at]);
+            buf_printf(text, "\\x%02x", bytes[at]);
             length = 1;
         }
     }
     buf_put_u8(text, 0);
 }
 
-static int draw_text(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
-                     uint64_t step)
+void objectives_report_text(const struct objectives *o, const void *drawn, size_t n,
+                            uint64_t offset, uint64_t step)
 {
-    const struct text_request request = {
-        .length = o->job->evaluate->sample_length, .temperature = 1, .seed = o->job->seed};
-    struct buf drawn = {0}, text = {0};
-    struct err diverged;
-    int rc = world_work(o->world, &(struct cost){o->unit_seconds * (double)(request.length + 1)});
-    if (rc != OK)
-        return rc;
-    if (text_sampler_draw(o->sampler, x, s, &request, NULL, &drawn, &diverged) == OK) {
-        cJSON *event = events_new(o->events, "sample");
-        events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
-        cJSON_AddNumberToObject(event, "step", (double)step);
-        write_text(&drawn, &text);
-        if (!text.failed)
-            cJSON_AddStringToObject(event, "text", (const char *)text.data);
-        events_emit(o->events, event);
-    }
-    buf_release(&drawn);
+    struct buf text = {0};
+    if (n == 0)
+        return;
+    cJSON *event = events_new(o->events, "sample");
+    events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
+    cJSON_AddNumberToObject(event, "step", (double)step);
+    write_text(drawn, n, &text);
+    if (!text.failed)
+        cJSON_AddStringToObject(event, "text", (const char *)text.data);
+    events_emit(o->events, event);
     buf_release(&text);
-    return OK;
 }
 
 int objectives_judge(struct objectives *o, const struct net_result sum[SCORES_SETS],
@@ -206,6 +222,10 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
     if (rc != OK)
         return rc;
     int judged = objectives_judge(o, sum, offset, step);
-    rc = o->sampler ? draw_text(o, x, s, offset, step) : OK;
+    struct buf drawn = {0};
+    rc = objectives_draw(o, x, s, &drawn);
+    if (rc == OK)
+        objectives_report_text(o, drawn.data, drawn.len, offset, step);
+    buf_release(&drawn);
     return rc != OK ? rc : judged;
 }

@@ -22,7 +22,8 @@ struct objectives {
     size_t most;            /* records of each set that are evaluated, from the first; 0: as the
                                job sets it */
     double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
-    const struct slice_meeting *meeting; /* of a slice, which measures with others; else NULL */
+    const struct slice_meeting *meeting; /* of a slice, which measures and draws with others, set
+                                            behind objectives_init; else NULL */
     struct text_sampler *sampler;        /* owned; NULL: the run is over no text, or draws none */
     double unit_seconds;                 /* seconds of a unit that is drawn, likewise */
     struct evaluation last[SET_COUNT];
@@ -40,8 +41,11 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
                      double step_seconds);
 
 /* Let the model draw a text at each evaluation, if the job's training data is one and the net can;
- * if it cannot, the log says why. ERR_NOMEM */
+ * if it cannot, the log says why. Of a model in slices: with `meeting` only. ERR_NOMEM */
 int objectives_open_text(struct objectives *o, const struct logger *log, struct err *err);
+
+/* Room from the arena for the text that slices draw, and the driver gets. ERR_NOMEM */
+int objectives_open_drawn(const Paceline__Job *job, struct arena *arena, struct drawn_text *text);
 
 /* Free what is not the caller's. */
 void objectives_release(struct objectives *o);
@@ -59,11 +63,16 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
 int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
                         uint64_t step);
 
-/* The same in two steps, where other nodes have the model: its slices measure it, each of them the
- * same records, without an event; and the driver judges by what they have found. */
+/* The same in steps, where other nodes have the model: its slices measure it, each of them the same
+ * records, and draw the text, each of them all units, without an event; and the driver judges by
+ * what they have found, and reports the text; no bytes: there is none. Also ERR_NOMEM for a slice's
+ * text, and the errors of `meeting` */
 int objectives_measure(struct objectives *o, const struct vec *x, struct vec *s, uint64_t step,
                        struct net_result sum[SCORES_SETS]);
+int objectives_draw(struct objectives *o, const struct vec *x, struct vec *s, struct buf *drawn);
 int objectives_judge(struct objectives *o, const struct net_result sum[SCORES_SETS],
                      uint64_t offset, uint64_t step);
+void objectives_report_text(const struct objectives *o, const void *drawn, size_t n,
+                            uint64_t offset, uint64_t step);
 
 #endif

@@ -84,7 +84,7 @@ static int await_missing(struct stream_parts *p, const struct members *sharers)
     int64_t until = world_now(p->world) + STREAM_PARTS_WAIT;
     struct members missing = find_missing(p, sharers);
     while (!members_empty(&missing) && world_now(p->world) < until) {
-        struct model_header header;
+        struct model_header header = {0};
         uint32_t from;
         int64_t look = world_now(p->world) + LOOK_AGAIN;
         int rc = model_receive_streams_header(p->world, p->exchanges, &header, &from,

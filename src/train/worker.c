@@ -3,7 +3,6 @@
 #include "tensor/kernels.h"
 #include "train/bad_report.h"
 #include "train/ledger.h"
-#include "train/objectives.h"
 #include "train/recovery_report.h"
 #include "train/triggers.h"
 #include "train/worker_checkpoint.h"
@@ -349,8 +348,7 @@ static int run_loop(struct worker *w)
     };
     if (!w->join.joined)
         w->start.sharers = view_members(view);
-    if (w->job->slices > 1)
-        worker_slice_begin(w);
+    int rc = w->job->slices > 1 ? worker_slice_begin(w) : OK;
     w->member.join_state = w->member.lanes.joined = w->join.joined ? &w->join.state : NULL;
     worker_begin_streams(w);
     w->progress->begin(w);
@@ -360,11 +358,13 @@ static int run_loop(struct worker *w)
     if (w->traits.takes_leases)
         lease_client_begin(&w->lease_client, &w->member, w->join.joined);
     atomic_store(&w->group.work.busy, true);
-    int rc = mean_loss_init(&w->counts.mean, (size_t)w->job->solver->average_loss, &w->arena);
+    if (rc == OK)
+        rc = mean_loss_init(&w->counts.mean, (size_t)w->job->solver->average_loss, &w->arena);
     if (!worker_lacks_model(w)) /* else it must rejoin if the driver dies before its first step */
         worker_record_recovery_report(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
+    objectives_release(&w->objectives);
     if (rc == OK)
         rc = w->progress->end(w);
     if (rc != OK && !is_misplaced(w))

@@ -9,6 +9,7 @@
 #include "train/join_donor.h"
 #include "train/lease_client.h"
 #include "train/model.h"
+#include "train/objectives.h"
 #include "train/progress.h"
 #include "train/train.h"
 #include "train/work_progress.h"
@@ -79,8 +80,10 @@ struct worker {
     struct worker_opening opening;
     struct worker_data data;
     struct learner learner;
-    struct task *warming; /* touches the learner's memory while the model is received */
-    struct task *serving; /* sends a slice's part of the model, behind the loop */
+    struct task *warming;         /* touches the learner's memory while the model is received */
+    struct task *serving;         /* sends a slice's part of the model, behind the loop */
+    struct objectives objectives; /* of a slice, which during the loop evaluates with others: */
+    struct slice_meeting meeting;
     struct group group;
     struct publisher publisher;
     struct bootstrap bootstrap;

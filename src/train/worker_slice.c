@@ -1,11 +1,12 @@
 #include "train/worker_slice.h"
 
+#include "base/fault.h"
 #include "strategy/slice_group.h"
 #include "tensor/columns.h"
 #include "train/model_parts.h"
-#include "train/objectives.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- evaluation ---- */
 
@@ -15,26 +16,39 @@ static int meet_others(void *user, const struct net_point *point)
     return l->meet(l->meet_user, point);
 }
 
+static int draw_text(struct objectives *o, const struct vec *x, struct vec *s,
+                     struct drawn_text *text)
+{
+    struct buf drawn = {0};
+    int rc = objectives_draw(o, x, s, &drawn);
+    if (rc == OK) {
+        PL_ASSERT(drawn.len <= text->room);
+        text->len = drawn.len;
+        if (drawn.len > 0)
+            memcpy(text->at, drawn.data, drawn.len);
+    }
+    buf_release(&drawn);
+    return rc;
+}
+
 /* At the end of the run the final model is evaluated, and again where another view interrupts that,
  * which may have ended for some mates. */
 static int evaluate_slice(struct member *m, uint32_t uses, bool ended)
 {
     struct worker *w = m->train;
-    struct learner *l = &w->learner;
-    struct model_scores scores = {.here = true, .exchanges = m->progress.exchanges};
+    struct objectives *o = &w->objectives;
+    struct model_scores scores = {
+        .here = true, .exchanges = m->progress.exchanges, .text = m->scores.text};
     if (!(uses & MODEL_EVALUATE) && !ended)
         return OK;
-    struct slice_meeting meeting = {.meet = meet_others, .user = l};
-    struct objectives o;
-    objectives_init(&o, w->world, w->job, w->data.corpus, w->data.ws, NULL, l->step_seconds);
-    o.meeting = &meeting;
-    o.most = w->host->evaluate_records;
     struct vec x = *m->model.x, state = *m->model.s;
-    int rc = objectives_measure(&o, &x, &state, m->progress.steps, scores.sum);
+    int rc = objectives_measure(o, &x, &state, m->progress.steps, scores.sum);
+    if (rc == OK)
+        rc = draw_text(o, &x, &state, &scores.text);
     if (rc == OK)
         m->scores = scores;
-    else if (rc == o.err.status)
-        l->err = o.err;
+    else if (rc == o->err.status)
+        w->learner.err = o->err;
     return rc;
 }
 
@@ -232,8 +246,19 @@ int worker_slice_fetch(struct worker *w, const struct model_header *header)
     return rc;
 }
 
-void worker_slice_begin(struct worker *w)
+int worker_slice_begin(struct worker *w)
 {
+    const struct workspace *ws = w->data.ws;
+    struct objectives *o = &w->objectives;
     w->member.evaluate = evaluate_slice;
     w->member.offer = offer_slice;
+    w->meeting = (struct slice_meeting){.meet = meet_others, .user = &w->learner};
+    objectives_init(o, w->world, w->job, w->data.corpus, w->data.ws, NULL, w->host->step_seconds);
+    o->meeting = &w->meeting;
+    o->most = w->host->evaluate_records;
+    int rc = objectives_open_drawn(w->job, &w->arena, &w->member.scores.text);
+    if (rc == OK && w->member.scores.text.room > 0)
+        rc = objectives_open_text(o, ws->slice.index == 0 ? w->host->log : NULL, &w->learner.err);
+    w->member.points = o->sampler ? text_sampler_points(o->sampler) : workspace_points(ws);
+    return rc;
 }

@@ -6,8 +6,9 @@
 
 #include "train/worker.h"
 
-/* Set the hooks of a model in slices, and prepare evaluations. */
-void worker_slice_begin(struct worker *w);
+/* Set the hooks of a model in slices, and prepare evaluations: w->objectives, which the caller
+ * releases behind the loop. ERR_NOMEM */
+int worker_slice_begin(struct worker *w);
 
 /* This worker's part of the vectors that the header announces, fetched from the driver. */
 int worker_slice_fetch(struct worker *w, const struct model_header *header);

@@ -282,6 +282,17 @@ static void test_slices_draw_the_same_text(void **state)
     REFUSED(t, "--slices must be whole numbers", "sample", run, "--slices", "1.5");
 }
 
+/* The last evaluation of the run has drawn that, which the command prints with a line end. */
+static void expect_last_text(const char *run, const char *text)
+{
+    int n = run_count(run, "sample", NULL, NULL);
+    cJSON *event = run_event(run, "sample", NULL, NULL, n - 1);
+    const char *drawn = cJSON_GetStringValue(cJSON_GetObjectItem(event, "text"));
+    assert_int_equal(n, run_count(run, "eval", NULL, NULL));
+    assert_true(drawn && strncmp(text, drawn, 300) == 0 && strcmp(text + 300, "\n") == 0);
+    cJSON_Delete(event);
+}
+
 /* The layers are those of the run, whose job also says how many slices there are. One record is
  * drawn: there are fewer than slices, among which the layers before the range divide them. */
 static void test_a_text_of_a_run_in_slices(void **state)
@@ -290,8 +301,11 @@ static void test_a_text_of_a_run_in_slices(void **state)
     char run[128], path[256];
     struct process whole, p;
     TRAIN_TEXT(t, text_embedded, run, "workers=2", "slices=2", "strategy.allreduce={}",
-               "slices_from=lstm");
+               "slices_from=lstm", "seed=3");
     expect_same_text(t, run);
+    RUN(t, &whole, "sample", run, "--kernels", "ref", "--seed", "3");
+    expect_last_text(run, whole.out);
+    process_release(&whole);
     RUN(t, &whole, "sample", run, "--kernels", "ref");
     assert_null(strstr(whole.err, "have a slice each"));
     snprintf(path, sizeof path, "%s/job.prototxt", run);

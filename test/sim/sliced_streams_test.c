@@ -27,7 +27,7 @@ static const char net[] =
     "name: 'streams' net { file: 'streams.prototxt' }\n"                                        \
     "train_data { text { path: 'text.txt' unit: character window: 4 } streams: " streams " }\n" \
     "test_data { text { path: 'text.txt' } }\n"                                                 \
-    "validation: 20 threads: 1 kernels: ref workers: 2\n"                                       \
+    "validation: 20 threads: 1 kernels: ref workers: 2 evaluate { sample_length: 0 }\n"         \
     "solver { type: 'SGD' base_lr: 0.5 lr_policy: 'fixed' }\n"                                  \
     "strategy { allreduce {} } stop { steps: 40 }\n"
 
