@@ -69,7 +69,7 @@ static int enter_stage(const struct exchange *e, struct coll *c, enum stage stag
 {
     struct stages *stages = e->config.stages;
     while (stages) {
-        const struct wait_for turn = wait_signal(stages->world, stages->signal);
+        const struct wait_for turn = wait_signal(stages->world, stages->signal + e->lane);
         if (stages_clear(stages, e->lane, stage))
             break;
         struct wake wake;

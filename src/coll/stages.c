@@ -40,10 +40,22 @@ bool stages_clear(const struct stages *s, uint32_t lane, enum stage stage)
     return true;
 }
 
+/* Wake the lanes behind a tick that may enter their next stage. If another lane advances at the
+ * same moment, the later of the two sees both. */
+static void wake_followers(const struct stages *s, uint64_t tick)
+{
+    for (uint32_t q = 0; q < s->lanes; q++) {
+        uint64_t at = atomic_load(&s->at[q]);
+        if (at / STAGES > tick && stages_clear(s, q, (enum stage)(at % STAGES)))
+            world_raise(s->world, s->signal + q);
+    }
+}
+
 void stages_set(struct stages *s, uint32_t lane, uint64_t completed, uint32_t passed)
 {
     PL_ASSERT(passed < STAGES);
     uint64_t at = tick_of(s, lane, completed) * STAGES + passed;
-    if (atomic_exchange(&s->at[lane], at) != at)
-        world_raise(s->world, s->signal);
+    uint64_t before = atomic_exchange(&s->at[lane], at);
+    if (before != at)
+        wake_followers(s, before / STAGES);
 }

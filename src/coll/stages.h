@@ -15,7 +15,7 @@ enum stage { STAGE_REDUCE, STAGE_PREPARE, STAGE_BROADCAST, STAGES };
 
 struct stages {
     struct world *world;
-    uint32_t signal; /* raised when a lane has advanced */
+    uint32_t signal; /* and one a lane: raised when that lane may enter its next stage */
     uint32_t lanes;
     /* 3: a lane in each stage. 2: preparing belongs to reducing. 1: one lane at a time. */
     uint32_t phases;
@@ -23,7 +23,7 @@ struct stages {
         at[ROSTER_LANES_MAX]; /* by lane: its tick, and the stages that it has passed */
 };
 
-/* All lanes have completed `completed` exchanges. */
+/* All lanes have completed `completed` exchanges. Signals are `signal` to `signal` + lanes - 1. */
 void stages_init(struct stages *s, struct world *world, uint32_t signal, uint32_t lanes,
                  uint32_t phases, uint64_t completed);
 

@@ -17,7 +17,8 @@
 #include "strategy/pace_rules.h"
 #include "strategy/strategy.h"
 
-enum { SIGNAL_PHASED = 4, PHASED_COSTS = 16 }; /* signals below are others' (data/loader.h) */
+/* Signals below are others' (data/loader.h). That of a lane's turn is SIGNAL_PHASED_TURN + lane. */
+enum { SIGNAL_PHASED = 4, SIGNAL_PHASED_TURN, PHASED_COSTS = 16 };
 
 #define PHASED_NONE UINT64_MAX /* no exchange */
 

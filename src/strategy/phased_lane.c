@@ -88,7 +88,8 @@ int phased_node_init(struct phased_node *node, const Paceline__Job *job, struct 
     node->worker = node->world->self != WORLD_DRIVER;
     node->prepares = set->symmetric || !node->worker;
     node->lanes = set->shards;
-    stages_init(&node->stages, node->world, SIGNAL_PHASED, node->lanes, set->phases, completed);
+    stages_init(&node->stages, node->world, SIGNAL_PHASED_TURN, node->lanes, set->phases,
+                completed);
     node->lane = arena_array(arena, node->lanes, struct phased_lane);
     for (uint32_t i = 0; i < node->lanes && node->lane; i++) {
         node->lane[i].node = node;
@@ -131,13 +132,13 @@ static int stay_in_line(struct phased_lane *lane)
     }
 }
 
-int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lane *lane),
-                 int64_t deadline)
+static int await_signal(struct phased_lane *lane, uint32_t signal,
+                        bool (*holds)(const struct phased_lane *lane), int64_t deadline)
 {
     struct world *world = lane->node->world;
     for (;;) {
         const struct wait_for set[] = {
-            wait_signal(world, SIGNAL_PHASED),
+            wait_signal(world, signal),
             wait_signal(world, SIGNAL_GROUP),
         };
         struct wake wake;
@@ -152,9 +153,21 @@ int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lan
     }
 }
 
+int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lane *lane),
+                 int64_t deadline)
+{
+    return await_signal(lane, SIGNAL_PHASED, holds, deadline);
+}
+
 static bool has_its_turn(const struct phased_lane *lane)
 {
     return stages_clear(&lane->node->stages, lane->exchange.lane, STAGE_REDUCE);
+}
+
+static int await_turn(struct phased_lane *lane)
+{
+    return await_signal(lane, SIGNAL_PHASED_TURN + lane->exchange.lane, has_its_turn,
+                        WORLD_FOREVER);
 }
 
 static bool has_contribution(const struct phased_lane *lane)
@@ -348,7 +361,7 @@ static int take_turn(struct phased_lane *lane)
     uint64_t asked = 0;
     bool flushes = false;
     enum phased_count count = NOT_COUNTED;
-    int rc = phased_await(lane, has_its_turn, WORLD_FOREVER);
+    int rc = await_turn(lane);
     if (rc == OK) {
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
         rc = node->worker ? take_contribution(lane, &mine) : OK;
