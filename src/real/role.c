@@ -14,6 +14,7 @@ bool role_await(struct node *node)
     uint64_t turns = 0;
     int64_t back = ROLE_LEAVE; /* until it looks again */
     while (!role->lost) {
+        self->poked = false;
         int64_t now = real_now(), next = WORLD_FOREVER;
         bool due = role->asked || node->io.closing || now >= role->left_at + ROLE_LEAVE;
         if (!role->holder && due) {
@@ -92,10 +93,12 @@ void role_summon(struct node *node)
 
 void role_poke(struct node *node, struct task *task)
 {
-    if (node->io.role.holder == task && node->io.role.asleep)
+    if (node->io.role.holder == task && node->io.role.asleep) {
         io_kick(&node->io);
-    else
+    } else if (!task->poked) {
+        task->poked = true;
         pthread_cond_signal(&task->wake);
+    }
 }
 
 /* ---- tasks in a hurry ---- */

@@ -43,6 +43,7 @@ static int wait_locked(struct node *node, struct task *task, int64_t deadline, s
 {
     int64_t spin_until = task->spin > 0 ? real_now() + task->spin : 0;
     for (bool in_time = true;;) {
+        task->poked = false;
         if (task->cancelled || node->tasks.poisoned)
             return ERR_CANCELLED;
         if (any_holds(node, task->set, task->n, out))
