@@ -412,10 +412,10 @@ static int plan_separate(struct workspace *ws, const Paceline__Job *job,
     int rc = plan_another(ws, job, &options, &ws->separate, &why);
     if (ws->tuner)
         tuner_finish(ws->tuner);
-    if (rc == ERR_NOMEM)
-        return err_set(err, rc, "%s", why.text);
-    if (rc != OK)
+    if (rc == ERR_INPUT || rc == ERR_UNSUPPORTED)
         return refuse_difference(corpus, why.text, err);
+    if (rc != OK)
+        return err_set(err, rc, "%s", why.text);
     if (!segments_match(net_segments(ws->train), net_segments(ws->separate)) ||
         !segments_match(net_state_segments(ws->train), net_state_segments(ws->separate)))
         return refuse_difference(corpus, "the net would have other parameters", err);
