@@ -18,8 +18,9 @@
  * refused. The judge is a pure function of the claims.
  *
  * A claim proves as much as the node that computes it. A server that receives single contributions
- * computes it (strategy/ps_order.c). In an all-reduce no node but its own sees a contribution; each
- * member computes its own claim. So an all-reduce finds a member gone bad, but none that lies. */
+ * computes it (strategy/ps_traffic.c). In an all-reduce no node but its own sees a contribution;
+ * each member computes its own claim. So an all-reduce finds a member gone bad, but none that lies.
+ */
 #ifndef PL_COLL_OUTLIER_H
 #define PL_COLL_OUTLIER_H
 

@@ -3,8 +3,8 @@
 #include "base/fault.h"
 #include "base/minmax.h"
 #include "coll/coll_meta.h"
+#include "coll/exchange_internal.h"
 #include "coll/lossy.h"
-#include "world/trace.h"
 
 enum {
     LINK_PIECES = 16, /* of a part: links of a chain are all busy but for the first few */
@@ -24,39 +24,22 @@ static size_t piece_of(const struct exchange *e, size_t ranks)
     return piece < e->config.chunk ? piece : e->config.chunk;
 }
 
-static int plan_half(const struct exchange *e, enum codec codec, struct coll_plan *plan, int rc,
-                     struct schedule *schedule)
-{
-    const struct coll_config config = {
-        .chunk = piece_of(e, schedule->ranks),
-        .codec = codec,
-        .serialise = e->group->world->costs.crypto,
-        .reduce = e->group->world->costs.reduce,
-    };
-    coll_plan_release(plan);
-    if (rc == OK && config.codec != CODEC_F32)
-        rc = schedule_set_exact(schedule, e->config.exact.from, e->config.exact.len);
-    if (rc == OK)
-        rc = coll_plan_make(plan, schedule, &config);
-    schedule_release(schedule);
-    return rc;
-}
-
 /* Two plans: one sends sums to the owners, one distributes the results. */
 static int plan_for(struct exchange *e, const struct coll *c)
 {
     size_t ranks = c->ranks->count, me = c->ranks->me, n = e->n_floats;
+    size_t piece = piece_of(e, ranks);
     enum codec codec = exchange_next_flushes(e) ? CODEC_F32 : e->config.codec;
     struct schedule there, back;
     if (e->planned_in == c->view->number && e->planned_codec == codec)
         return OK;
     e->planned_in = 0;
     int rc = schedule_split_reduce(&there, codec, at_root(e), ranks, me, n);
-    rc = plan_half(e, codec, &e->plan, rc, &there);
+    rc = exchange_make_plan(e, &e->plan, piece, codec, &there, rc);
     if (rc != OK)
         return rc;
     rc = schedule_split_broadcast(&back, at_root(e), ranks, me, n);
-    rc = plan_half(e, codec, &e->result_plan, rc, &back);
+    rc = exchange_make_plan(e, &e->result_plan, piece, codec, &back, rc);
     e->planned_codec = codec;
     if (rc == OK)
         e->planned_in = c->view->number;
@@ -78,12 +61,6 @@ static int enter_stage(const struct exchange *e, struct coll *c, enum stage stag
             return rc;
     }
     return OK;
-}
-
-static void pass_stage(const struct exchange *e, enum stage stage)
-{
-    if (e->config.stages)
-        stages_set(e->config.stages, e->lane, e->completed, stage + 1);
 }
 
 /* The time of a stage in which this node has had its turn. */
@@ -148,8 +125,7 @@ static void take_sums_back(struct exchange *e, const struct coll *c)
 
 /* Owners need the sum of the weights; the root sends it with the prepared result. */
 static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct coll_owed owed,
-                       struct exchange_meta *meta,
-                       void (*merge_meta)(void *meta, const void *other))
+                       struct exchange_meta *meta)
 {
     struct exchange_meta other;
     int rc = enter_stage(e, c, STAGE_REDUCE);
@@ -157,7 +133,7 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
     *meta = e->mine;
     exchange_enter(e, EXCHANGE_COLLECTING);
     if (rc == OK)
-        rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
+        rc = coll_meta_reduce(c, meta, sizeof *meta, &other, exchange_merge_meta);
     if (rc == OK && !at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
     exchange_enter(e, EXCHANGE_REDUCING);
@@ -170,7 +146,7 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
                                           : coll_run(c, &e->plan, x->at, owed);
     trace_stage(e, c, SPAN_REDUCE, begun);
     if (rc == OK)
-        pass_stage(e, STAGE_REDUCE);
+        exchange_pass(e, STAGE_REDUCE + 1);
     return rc;
 }
 
@@ -193,7 +169,7 @@ static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
     if (rc == OK && at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
     if (rc == OK)
-        pass_stage(e, STAGE_PREPARE);
+        exchange_pass(e, STAGE_PREPARE + 1);
     return rc;
 }
 
@@ -213,7 +189,7 @@ static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x,
 }
 
 /* No deadline: members take part when they can, and a dead member ends the view. */
-int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta, const void *other))
+int split_run(struct exchange *e, struct coll *c)
 {
     struct vec *x = &e->result[c->n & 1];
     struct exchange_meta *meta = &e->meta[c->n & 1];
@@ -224,7 +200,7 @@ int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta,
     int rc = plan_for(e, c);
     move_owned(e, owned_range(e, c));
     if (rc == OK)
-        rc = reduce_sums(e, c, x, owed, meta, merge_meta);
+        rc = reduce_sums(e, c, x, owed, meta);
     if (rc == OK)
         rc = prepare_range(e, c, x, meta);
     if (rc == OK)

@@ -8,7 +8,6 @@
 /* One attempt at exchange c->n in one view. With f32 the result is written from this member's
  * input; else it holds the input times its weight already. Stages are taken in turns (stages.h).
  * Errors of exchange_run and of `prepare`. */
-int split_run(struct exchange *e, struct coll *c,
-              void (*merge_meta)(void *meta, const void *other));
+int split_run(struct exchange *e, struct coll *c);
 
 #endif

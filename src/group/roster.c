@@ -58,6 +58,21 @@ struct roster_member *roster_find(struct roster *roster, uint32_t node)
     return NULL;
 }
 
+struct roster_member *roster_add(struct roster *roster, const struct roster_event *event)
+{
+    struct roster_member *m = &roster->member[roster->count++];
+    *m = (struct roster_member){
+        .node = event->node,
+        .donor = ROSTER_NO_NODE,
+        .seat = VIEW_NO_SEAT,
+        .slice = roster_has_seats(roster) ? event->node % roster->options.slices : 0,
+        .last_beat = event->now,
+        .last_progress = event->now,
+    };
+    snprintf(m->address, sizeof m->address, "%s", event->address);
+    return m;
+}
+
 size_t roster_count_in(const struct roster *roster)
 {
     size_t n = 0;
@@ -125,193 +140,6 @@ void roster_report_member(struct roster_orders *out, uint32_t node, const char *
     struct roster_order *o = roster_order(out, ORDER_MEMBER);
     o->node = node;
     o->what = what;
-}
-
-/* ---- joining a run ---- */
-
-/* The waiting joiner with the lowest number, or NULL. *admitted: one of them has a donor. */
-static struct roster_member *first_waiting(struct roster *roster, bool *admitted)
-{
-    struct roster_member *first = NULL;
-    *admitted = false;
-    for (size_t i = 0; i < roster->count; i++) {
-        struct roster_member *m = &roster->member[i];
-        if (m->state != MEMBER_WAITS)
-            continue;
-        *admitted |= m->donor != ROSTER_NO_NODE;
-        if (!first || m->node < first->node)
-            first = m;
-    }
-    return first;
-}
-
-/* Members that the driver has asked to leave and that are still in. */
-static uint32_t count_leaving(struct roster *roster)
-{
-    uint32_t n = 0;
-    for (size_t i = 0; i < roster->count; i++)
-        n += roster->member[i].state == MEMBER_LEAVING;
-    return n;
-}
-
-static uint32_t members_wanted_max(const struct roster *roster)
-{
-    return roster->wanted > 0 ? roster->wanted : roster->options.workers_max;
-}
-
-static bool has_room(struct roster *roster)
-{
-    size_t in = roster_count_in(roster);
-    return in < roster->options.workers_max &&
-           in - count_leaving(roster) < members_wanted_max(roster);
-}
-
-static bool may_be_donor(const struct roster_member *m)
-{
-    return m->state == MEMBER_IN && !m->leaf && !m->wants_leave;
-}
-
-void roster_seek_donor(struct roster *roster, struct roster_orders *out)
-{
-    bool admitted;
-    if (roster_has_seats(roster)) {
-        roster_seat_replicas(roster, out);
-        return;
-    }
-    struct roster_member *m = first_waiting(roster, &admitted);
-    const struct view *view = &roster->view;
-    if (!m || admitted || !has_room(roster))
-        return;
-    if (roster->options.driver_admits) {
-        m->donor = ROSTER_DRIVER;
-        roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
-        return;
-    }
-    for (size_t i = 0; i < view->count; i++) {
-        if (!may_be_donor(roster_find(roster, view->node[i])))
-            continue;
-        m->donor = view->node[i];
-        roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
-        return;
-    }
-}
-
-static bool is_donor(const struct roster *roster, uint32_t node)
-{
-    for (size_t i = 0; i < roster->count; i++) {
-        const struct roster_member *m = &roster->member[i];
-        if ((m->state == MEMBER_WAITS || m->state == MEMBER_JOINING) && m->donor == node)
-            return true;
-    }
-    return false;
-}
-
-/* Release members above the target, the latest first. A donor stays, because its joiner depends on
- * it; a joining member stays, because its donor has just paid for it; the last member stays. */
-static void release_surplus(struct roster *roster, struct roster_orders *out)
-{
-    if (roster->wanted == 0)
-        return; /* no target is set */
-    const struct view *view = &roster->view;
-    uint32_t stay = (uint32_t)view->count - count_leaving(roster);
-    for (size_t i = view->count; i-- > 0 && stay > members_wanted_max(roster) && stay > 1;) {
-        struct roster_member *m = roster_find(roster, view->node[i]);
-        if (m->state != MEMBER_IN || is_donor(roster, m->node))
-            continue;
-        roster_set_state(m, MEMBER_LEAVING);
-        roster_order(out, ORDER_RELEASE_MEMBER)->node = m->node;
-        stay--;
-    }
-}
-
-/* The requested number of workers has changed: release members above it at once. For more, waiting
- * workers join one at a time, because each join needs a donor. */
-static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
-{
-    if (roster->options.workers_max == 0)
-        return; /* the run admits no joiners, so a released worker could not return */
-    roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
-    release_surplus(roster, out);
-    roster_seek_donor(roster, out);
-}
-
-/* The driver is ready: all that wait and find room are in the next view, because none needs a donor
- * of its own. */
-static void admit_all(struct roster *roster, int64_t now, struct roster_orders *out)
-{
-    for (size_t i = 0; i < roster->count && has_room(roster); i++) {
-        struct roster_member *m = &roster->member[i];
-        if (m->state != MEMBER_WAITS)
-            continue;
-        roster_set_state(m, MEMBER_IN);
-        m->last_progress = now;
-        roster_report_member(out, m->node, "join");
-    }
-}
-
-/* A donor is at a commit point and has kept its state for the joiner: the joiner becomes a member
- * in the next view. If the joiner is lost or has another donor by now, the donor is told to drop
- * that state. A joiner that the driver admits lacks no state. */
-static void on_donor_ready(struct roster *roster, const struct roster_event *event,
-                           struct roster_orders *out)
-{
-    const struct roster_member *donor = roster_find(roster, event->node);
-    struct roster_member *m = roster_find(roster, event->other);
-    bool by_driver = roster->options.driver_admits && event->node == ROSTER_DRIVER;
-    if (!by_driver && (!donor || !roster_is_in(donor)))
-        return;
-    if (!m || m->state != MEMBER_WAITS || m->donor != event->node) {
-        roster_order_pair(out, ORDER_CANCEL_JOIN, event->node, event->other);
-        return;
-    }
-    roster_set_state(m, by_driver ? MEMBER_IN : MEMBER_JOINING);
-    m->joins_in = roster->view.number + 1;
-    m->last_progress = event->now;
-    if (by_driver)
-        admit_all(roster, event->now, out);
-    roster_report_member(out, m->node, "join");
-    roster_make_view(roster, out);
-    release_surplus(roster, out);
-    roster_seek_donor(roster, out);
-}
-
-struct roster_member *roster_add(struct roster *roster, const struct roster_event *event)
-{
-    struct roster_member *m = &roster->member[roster->count++];
-    *m = (struct roster_member){
-        .node = event->node,
-        .donor = ROSTER_NO_NODE,
-        .seat = VIEW_NO_SEAT,
-        .slice = roster_has_seats(roster) ? event->node % roster->options.slices : 0,
-        .last_beat = event->now,
-        .last_progress = event->now,
-    };
-    snprintf(m->address, sizeof m->address, "%s", event->address);
-    return m;
-}
-
-/* A worker has connected. Before the first view it is a member at once, and the view is made when
- * all that the run needs are there. Later it waits for a donor, since it lacks the run's state. */
-static void on_join(struct roster *roster, const struct roster_event *event,
-                    struct roster_orders *out)
-{
-    bool begun = roster->view.number > 0 || roster->recovery.on;
-    if (roster_find(roster, event->node) || event->node >= VIEW_MEMBERS_MAX ||
-        (roster->view.number > 0 && roster->options.workers_max == 0)) {
-        roster_order(out, ORDER_DROP)->node = event->node;
-        return;
-    }
-    struct roster_member *m = roster_add(roster, event);
-    roster_set_state(m, begun ? MEMBER_WAITS : MEMBER_IN);
-    if (begun) {
-        roster_seek_donor(roster, out);
-        return;
-    }
-    if (roster_has_seats(roster))
-        roster_sit_first(roster, m);
-    roster_report_member(out, event->node, "join");
-    if (roster_count_in(roster) == roster->options.workers)
-        roster_make_view(roster, out);
 }
 
 /* ---- leaving and dying ---- */
@@ -403,8 +231,7 @@ static void give_up_joiners(struct roster *roster, struct roster_orders *out)
             roster_lose(roster, &roster->member[i], "fenced", out);
 }
 
-/* Members that waited for a joiner's report leave when it is there, or wait no longer. */
-static void let_leave(struct roster *roster, int64_t now, struct roster_orders *out)
+void roster_let_leave(struct roster *roster, int64_t now, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
@@ -415,36 +242,6 @@ static void let_leave(struct roster *roster, int64_t now, struct roster_orders *
         else if (now - m->wants_leave_at > roster->options.stall_max)
             give_up_joiners(roster, out);
     }
-}
-
-/* The state of an earlier seat is not that of this one. */
-static void on_join_complete(struct roster *roster, struct roster_member *m,
-                             const struct roster_event *event, struct roster_orders *out)
-{
-    if (!m || m->state != MEMBER_JOINING || event->view < m->joins_in)
-        return;
-    roster_set_state(m, MEMBER_IN);
-    let_leave(roster, event->now, out);
-    release_surplus(roster, out);
-    roster_seek_donor(roster, out); /* it may be one */
-}
-
-/* In a pause the donor may wait in an exchange that the paused members do not enter, and reach no
- * commit point. A paused member takes its place. */
-static void replace_donor(struct roster *roster, const struct roster_member *paused,
-                          struct roster_orders *out)
-{
-    bool admitted;
-    struct roster_member *joiner = first_waiting(roster, &admitted);
-    for (size_t i = 0; i < roster->count; i++)
-        if (roster->member[i].state == MEMBER_WAITS && roster->member[i].donor != ROSTER_NO_NODE)
-            joiner = &roster->member[i];
-    if (!admitted || joiner->donor == paused->node || joiner->donor == ROSTER_DRIVER ||
-        roster_find(roster, joiner->donor)->paused || !may_be_donor(paused))
-        return;
-    roster_order_pair(out, ORDER_CANCEL_JOIN, joiner->donor, joiner->node);
-    joiner->donor = paused->node;
-    roster_order_pair(out, ORDER_ADMIT_JOINER, joiner->donor, joiner->node);
 }
 
 /* A heartbeat proves that the process lives. Progress is separate: a busy member must also advance,
@@ -458,7 +255,7 @@ static void on_heartbeat(struct roster *roster, const struct roster_event *event
     m->last_beat = event->now;
     m->paused = event->paused;
     if (m->paused)
-        replace_donor(roster, m, out);
+        roster_replace_donor(roster, m, out);
     if (event->busy && event->progress == m->progress)
         return;
     int64_t gap = event->now - m->last_progress;
@@ -496,7 +293,7 @@ static void on_tick(struct roster *roster, const struct roster_event *event,
         else
             roster_tick_links(roster, m, event->now, out);
     }
-    let_leave(roster, event->now, out);
+    roster_let_leave(roster, event->now, out);
 }
 
 void roster_step(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
@@ -504,7 +301,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     out->count = 0;
     struct roster_member *m = roster_find(roster, event->node);
     switch (event->kind) {
-    case ROSTER_JOIN: on_join(roster, event, out); break;
+    case ROSTER_JOIN: roster_join(roster, event, out); break;
     case ROSTER_RECONNECT: roster_reconnect(roster, event, out); break;
     case ROSTER_LEAVE: on_leave(roster, m, event, out); break;
     case ROSTER_PEER_DOWN:
@@ -514,9 +311,9 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_HEARTBEAT: on_heartbeat(roster, event, out); break;
     case ROSTER_LANE_AT: roster_lane_at(roster, event, out); break;
     case ROSTER_LOST: roster_lost_link(roster, event); break;
-    case ROSTER_DONOR_READY: on_donor_ready(roster, event, out); break;
-    case ROSTER_JOIN_COMPLETE: on_join_complete(roster, m, event, out); break;
-    case ROSTER_WANT: on_want(roster, event->other, out); break;
+    case ROSTER_DONOR_READY: roster_donor_ready(roster, event, out); break;
+    case ROSTER_JOIN_COMPLETE: roster_join_complete(roster, m, event, out); break;
+    case ROSTER_WANT: roster_want(roster, event->other, out); break;
     case ROSTER_LINK_CHECK: roster_check_links(roster, event, out); break;
     case ROSTER_LINK_REPORT: roster_on_link(roster, event, out); break;
     case ROSTER_CHECK_ENDS: roster_end_check(roster, event->now, out); break;

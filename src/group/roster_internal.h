@@ -1,7 +1,8 @@
-/* Functions that the roster's files share. roster.c keeps the membership, roster_recovery.c handles
- * members that reconnect to a recovered driver, roster_lane.c decides which result of a lane counts
- * in a new view, roster_leaf.c which members are leaves, roster_links.c which broken connections
- * lose one, and roster_seats.c has the slices of members. */
+/* Functions that the roster's files share. roster.c keeps the membership, roster_join.c admits
+ * joiners, roster_recovery.c handles members that reconnect to a recovered driver, roster_lane.c
+ * decides which result of a lane counts in a new view, roster_leaf.c which members are leaves,
+ * roster_links.c which broken connections lose one, and roster_seats.c has the slices of members.
+ */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
@@ -31,6 +32,14 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 /* Remove a member, or a waiting joiner: `what` names the cause. */
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out);
+
+/* Members that waited for a joiner's report leave when it is there, or wait no longer. */
+void roster_let_leave(struct roster *roster, int64_t now, struct roster_orders *out);
+
+/* In a pause the donor may wait in an exchange that the paused members do not enter, and reach no
+ * commit point. A paused member takes its place. */
+void roster_replace_donor(struct roster *roster, const struct roster_member *paused,
+                          struct roster_orders *out);
 
 /* Two members have lost their connection. And: decide on a member's broken connections that have
  * lasted too long. */
@@ -67,6 +76,13 @@ void roster_ask_leaves(struct roster *roster, uint32_t lane, bool may_continue, 
                        struct roster_orders *out);
 
 /* Events. */
+void roster_join(struct roster *roster, const struct roster_event *event,
+                 struct roster_orders *out);
+void roster_donor_ready(struct roster *roster, const struct roster_event *event,
+                        struct roster_orders *out);
+void roster_join_complete(struct roster *roster, struct roster_member *m,
+                          const struct roster_event *event, struct roster_orders *out);
+void roster_want(struct roster *roster, uint32_t n, struct roster_orders *out);
 void roster_check_links(struct roster *roster, const struct roster_event *event,
                         struct roster_orders *out);
 void roster_on_link(struct roster *roster, const struct roster_event *event,

@@ -86,7 +86,7 @@ static int open_set(const struct source_config *config, struct corpus *corpus,
 static int check_test(const struct corpus *corpus, struct err *err)
 {
     const struct dataset *train = &corpus->set[SET_TRAIN], *test = &corpus->set[SET_TEST];
-    /* Whether records may be of another size, and their labels, is up to the net: workspace.c */
+    /* Whether records may be of another size, and their labels, is up to the net: workspace.h */
     bool images = train->shape.n == 3 && test->shape.n == 3;
     if (images ? train->shape.dim[0] != test->shape.dim[0]
                : !shape_equal(&train->shape, &test->shape)) {

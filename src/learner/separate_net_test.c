@@ -51,8 +51,8 @@ struct trial {
     struct err err;
 };
 
-static int open_trial(struct trial *t, const struct tiny *tiny, const char *net, const char *train,
-                      const char *test)
+static int open_watched(struct trial *t, const struct tiny *tiny, const char *net,
+                        const char *train, const char *test, const struct open_watch *watch)
 {
     char text[1024];
     struct logger silent = {0};
@@ -68,8 +68,14 @@ static int open_trial(struct trial *t, const struct tiny *tiny, const char *net,
         fail_msg("%s", t->err.text);
     kernels_set_threads(1);
     int rc = corpus_open(t->job, NULL, &t->corpus, &t->err);
-    return rc == OK ? workspace_create(t->job, &t->corpus, &silent, NULL, NULL, &t->ws, &t->err)
+    return rc == OK ? workspace_create(t->job, &t->corpus, &silent, NULL, watch, &t->ws, &t->err)
                     : rc;
+}
+
+static int open_trial(struct trial *t, const struct tiny *tiny, const char *net, const char *train,
+                      const char *test)
+{
+    return open_watched(t, tiny, net, train, test, NULL);
 }
 
 static void close_trial(struct trial *t)
@@ -110,6 +116,23 @@ static void test_separate_net_trains_on_crops(void **state)
     assert_true(a.loss == b.loss && a.error == b.error && a.loss > 0);
     close_trial(&crops);
     close_trial(&whole);
+}
+
+static bool cancel_behind_two(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)user;
+    (void)total;
+    return strcmp(stage, "nets planned") != 0 || done <= 2;
+}
+
+static void test_separate_net_may_be_cancelled(void **state)
+{
+    const struct open_watch watch = {NULL, cancel_behind_two};
+    struct trial t;
+    assert_int_equal(open_watched(&t, *state, "any.prototxt", "crop: 8", "", &watch),
+                     ERR_CANCELLED);
+    assert_string_equal(t.err.text, "opening was cancelled");
+    close_trial(&t);
 }
 
 static void test_separate_net_of_one_size_is_refused(void **state)
@@ -182,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_separate_net_trains_on_crops),
+        cmocka_unit_test(test_separate_net_may_be_cancelled),
         cmocka_unit_test(test_separate_net_of_one_size_is_refused),
         cmocka_unit_test(test_separate_net_scores_all_labels),
         cmocka_unit_test(test_separate_net_bounds_the_labels),

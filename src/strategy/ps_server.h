@@ -42,8 +42,8 @@ struct ps_server_config {
     enum codec codec; /* of pushes, and of copies but for states */
 };
 
-/* The vector `both` of a worker has one use at a time. ps_order.c has the table
- * of transitions. */
+/* The vector `both` of a worker has one use at a time. ps_traffic.c has the table of
+ * transitions. */
 enum ps_use {
     USE_NONE,
     USE_ARRIVES, /* push `number` is coming in */
@@ -165,10 +165,9 @@ static inline bool ps_rejects(const struct ps_server *server)
     return server->config.clock.job->reject == PACELINE__JOB__REJECT__outliers;
 }
 
-/* ---- orders (ps_order.c): pushes arrive, the clock decides them, copies go out ---- */
+/* ---- traffic (ps_traffic.c): pushes arrive, copies go out ---- */
 
 /* Assert that the transition is one of the table. */
-void ps_enter(struct ps_server *server, enum ps_server_stage stage);
 void ps_set_use(struct ps_server *server, struct ps_server_client *client, enum ps_use use);
 
 /* The header of a push has arrived; its transfer has ended. */
@@ -180,12 +179,23 @@ int ps_on_push_ended(struct ps_server *server, struct ps_server_client *client);
  * to wait. *deadline is reduced to the time at which the next turn comes. */
 int ps_serve_workers(struct ps_server *server, int64_t *deadline);
 
+/* Send the worker this shard's state, as of `order`. */
+int ps_send_state(struct ps_server *server, uint32_t node, const struct ps_message *order);
+
+/* ---- orders (ps_order.c): the clock decides pushes, each shard carries the decisions out ---- */
+
+/* Assert that the transition is one of the table. */
+void ps_enter(struct ps_server *server, enum ps_server_stage stage);
+
 /* An order of the clock has arrived. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
 
 /* The clock's: decide ready pushes; send OK to the workers that may continue. */
 int ps_decide(struct ps_server *server);
 int ps_send_oks(struct ps_server *server, const struct ps_decision *decision, int64_t now);
+
+/* The clock's: all shards send the worker their state, as of one order. */
+int ps_show_state(struct ps_server *server, uint32_t node);
 
 /* All that workers owed is delivered, or nobody makes the checkpoint any more. */
 void ps_end_flush(struct ps_server *server);

@@ -99,6 +99,8 @@ bool slice_group_is_current(const struct slice_group *g);
 /* Does the group have several replicas at times? And in this view? */
 bool slice_group_has_replicas(const struct slice_group *g);
 
+/* ---- collectives (slice_collectives.c) ---- */
+
 /* Exchange a blob with the mates: learner->meet. Returns when point->values has the result, whose
  * bits are the same on all slices. At NET_SUM_BEGINS it returns at once, and up to NET_SUM_ENDS the
  * values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
@@ -128,6 +130,8 @@ int slice_group_align(struct slice_group *g, struct vec *v);
 /* s becomes that of all: each channel that slices share out its slice's, of data-parallel layers
  * the mean, and others the first slice's. */
 int slice_group_align_states(struct slice_group *g);
+
+/* ---- the model ---- */
 
 /* The slices of this replica evaluate the model together if that is among its uses, and with
  * `offers` one of them, which `speaks`, offers it to the driver: m->evaluate, m->offer. */

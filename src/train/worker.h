@@ -1,5 +1,6 @@
-/* A worker's node, shared by its files. worker_open.c does the handshake and receives the initial
- * state; worker.c runs the strategy's loop and ends it. */
+/* A worker's node, shared by its files. worker_open.c opens the data and plans the net;
+ * worker_join.c says hello and receives the initial state; worker.c runs the strategy's loop and
+ * ends it. */
 #ifndef PL_TRAIN_WORKER_H
 #define PL_TRAIN_WORKER_H
 
@@ -113,6 +114,10 @@ int worker_join(struct worker *w);
  * view's seat may be yet another slice's. The errors of worker_open. */
 int worker_take_seat(struct worker *w);
 
+/* Wait until the task that touches the learner's memory has ended, if there is one.
+ * ERR_CANCELLED */
+int worker_end_warming(struct worker *w);
+
 /* Room for the strategy's vectors of a checkpoint, zeroed, from the arena. ERR_NOMEM */
 int worker_open_extras(struct worker *w);
 
@@ -133,9 +138,9 @@ int worker_pass_opening(struct worker *w);
 /* Where this worker runs, for messages. */
 void worker_find_location(const struct worker *w, struct worker_location *out);
 
-/* Number of floats of a model with all optional vectors; of the whole one, where this worker has a
- * slice of it. */
-size_t worker_floats_most(const struct worker *w);
+/* The vectors that a header announces, in the order of a checkpoint; of the whole model, where this
+ * worker has a slice of it. */
+struct model_layout worker_layout(const struct worker *w, const struct model_header *vectors);
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 

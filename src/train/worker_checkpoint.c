@@ -97,8 +97,7 @@ static int await_copy(struct worker *w, struct err *err)
     return rc == ERR_CANCELLED ? rc : OK;
 }
 
-/* The vectors of the model in the order of a checkpoint. */
-static struct model_layout layout_of(const struct worker *w, const struct model_header *vectors)
+struct model_layout worker_layout(const struct worker *w, const struct model_header *vectors)
 {
     return (struct model_layout){
         .x = net_whole_segments(w->data.ws->train),
@@ -122,7 +121,7 @@ static struct model_layout copy_model(struct worker *w, uint64_t *updates)
     PL_ASSERT(vectors.floats <= w->publisher.room);
     model_copy(w->publisher.copy, &model, w->strategy->extras);
     *updates = model.updates;
-    return layout_of(w, &vectors);
+    return worker_layout(w, &vectors);
 }
 
 static int save_checkpoint(struct worker *w, const struct rundir *dir, struct err *err)

@@ -26,42 +26,40 @@ void planted_take_result(struct exchange *e, uint64_t n, struct vec *x,
                          const struct exchange_meta *meta, uint32_t view);
 const struct vec *planted_result(const struct exchange *e);
 const struct exchange_meta *planted_result_meta(const struct exchange *e);
-bool planted_ends_all(const struct exchange_meta *meta);
-bool planted_counted(const struct exchange *e);
-bool planted_was_last(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
-#define exchange_join          planted_join
-#define exchange_join_unsynced planted_join_unsynced
-#define exchange_init          planted_init
-#define exchange_release       planted_release
-#define exchange_enter         planted_enter
-#define exchange_run           planted_run
-#define exchange_take_result   planted_take_result
-#define exchange_sync          planted_sync
-#define exchange_counted       planted_counted
-#define exchange_sync_in       planted_sync_in
-#define exchange_result        planted_result
-#define exchange_result_meta   planted_result_meta
-#define exchange_meta_ends_run planted_ends_all
-#define exchange_was_last      planted_was_last
+#define exchange_join            planted_join
+#define exchange_join_unsynced   planted_join_unsynced
+#define exchange_init            planted_init
+#define exchange_release         planted_release
+#define exchange_enter           planted_enter
+#define exchange_run             planted_run
+#define exchange_take_result     planted_take_result
+#define exchange_sync            planted_sync
+#define exchange_sync_in         planted_sync_in
+#define exchange_result          planted_result
+#define exchange_result_meta     planted_result_meta
+#define exchange_coll            planted_coll
+#define exchange_make_plan       planted_make_plan
+#define exchange_bring_into_line planted_bring_into_line
 
 #include "coll/exchange.c"
+#include "coll/exchange_sync.c"
 
 #undef exchange_join
 #undef exchange_join_unsynced
 #undef exchange_init
 #undef exchange_release
 #undef exchange_enter
-#undef exchange_counted
 #undef exchange_run
 #undef exchange_take_result
 #undef exchange_sync
 #undef exchange_sync_in
 #undef exchange_result
 #undef exchange_result_meta
-#undef exchange_meta_ends_run
-#undef exchange_was_last
+#undef exchange_coll
+#undef exchange_make_plan
+#undef exchange_bring_into_line
 
 static const struct subject planted = {planted_run, planted_sync};
 
