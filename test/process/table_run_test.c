@@ -17,7 +17,8 @@ static const char job[] =
     "name: 'line' net { file: 'net.prototxt' }\n"
     "train_data { csv { path: 'line.csv' target: 'y' ignore: 'id' } }\n"
     "test_data { csv { path: 'line.csv' target: 'y' } }\n"
-    "batch: 16 solver { base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' } stop { epochs: 30 }\n";
+    "strategy { sync {} } batch: 16 stop { epochs: 30 }\n"
+    "solver { base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' }\n";
 
 static const char two_job[] =
     "net { file: 'two.prototxt' }\n"
