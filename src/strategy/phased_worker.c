@@ -176,7 +176,7 @@ static int between_steps(struct phased_worker *w)
     return rc;
 }
 
-/* What a lane has of training that is in no exchange yet, or in one whose end is not known. */
+/* Has a lane steps that are in no exchange yet, or in one whose end is not known? */
 static bool has_rest(const struct phased_lane *lane)
 {
     return lane->tau > 0 || lane->pending || atomic_load(&lane->slot.state) == SLOT_READY;

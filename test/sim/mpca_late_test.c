@@ -216,8 +216,8 @@ static int64_t longest_cycle(uint32_t except, int64_t from, int64_t to, size_t s
 #define LOST 65
 
 /* All steps of all workers have counted once, those of the slow one too, but for those, and for
- * those that are left of a worker that is a leaf when its training ends. With `pace` the progress of
- * a leaf weighs what its proxy's does, however many steps it took: `free`. */
+ * those that are left of a worker that is a leaf when its training ends. With `pace` the progress
+ * of a leaf weighs what its proxy's does, however many steps it took: `free`. */
 static void expect_weights(uint64_t free)
 {
     for (uint32_t s = 0; s < pace.t.lanes; s++) {
