@@ -176,18 +176,20 @@ static int between_steps(struct phased_worker *w)
     return rc;
 }
 
-/* Has a lane steps that are in no exchange yet, or in one whose end is not known? */
-static bool has_rest(const struct phased_lane *lane)
+/* Has a contribution not left yet, or is the end of its exchange not known? */
+static bool is_under_way(const struct phased_lane *lane)
 {
-    return lane->tau > 0 || lane->pending || atomic_load(&lane->slot.state) == SLOT_READY;
+    return lane->pending || atomic_load(&lane->slot.state) == SLOT_READY;
 }
 
 /* Training has ended, and the steps since the last contributions are part of the model as well. A
- * leaf's would wait for its slow link. */
+ * leaf's would wait for its slow link. One that does not count, as if it is not finite, is tried
+ * again a few times. */
 static int contribute_rest(struct phased_worker *w, const struct member *m)
 {
     struct phased_node *node = &w->node;
     const struct group *group = m->group;
+    uint32_t tries = 3 * node->lanes;
     for (bool rests = true; rests && !atomic_load(&group->end.over) && !group_is_leaf(group);) {
         const struct wait_for set[] = {
             wait_signal(m->world, SIGNAL_PHASED),
@@ -199,10 +201,13 @@ static int contribute_rest(struct phased_worker *w, const struct member *m)
             rc = adopt_all(w);
         rests = false;
         for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
-            take_back(w, &node->lane[i]);
-            if (can_contribute(&node->lane[i]))
-                rc = add_contribution(w, &node->lane[i]);
-            rests |= has_rest(&node->lane[i]);
+            struct phased_lane *lane = &node->lane[i];
+            take_back(w, lane);
+            if (tries > 0 && can_contribute(lane)) {
+                tries--;
+                rc = add_contribution(w, lane);
+            }
+            rests |= is_under_way(lane) || (tries > 0 && lane->tau > 0);
         }
         if (rc == OK && rests && !atomic_load(&group->end.over))
             rc = world_wait(m->world, set, 2, WORLD_FOREVER, &wake);
