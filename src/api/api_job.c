@@ -133,7 +133,7 @@ static int override_field(pl_job *job, const char *assignment)
     int rc = job_override(job->message, assignment, taken, &job->engine->error);
     if (rc == OK && taken[0])
         log_info(&job->engine->log, "%s: replaces %s%s", assignment, taken,
-                 strstr(taken, "single") ? "; several workers have another strategy" : "");
+                 strstr(taken, "single") ? "; several workers begin with strategy sync" : "");
     return rc;
 }
 

@@ -32,7 +32,8 @@ static int make_parts(Paceline__Job *job, struct err *err)
     }
     if (job->strategy->algorithm_case)
         return OK;
-    return job_set_strategy(job, job_usual_strategy(job), err);
+    const char *usual = job_is_alone(job) ? "single" : job->slices > 1 ? "allreduce" : "sync";
+    return job_set_strategy(job, usual, err);
 }
 
 static bool is_filled(const char *text)

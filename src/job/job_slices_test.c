@@ -46,7 +46,7 @@ static void test_slices_settle_workers_and_strategy(void **state)
     assert_int_equal(finish_job(LEAST "workers: 4", &job, &err), OK);
     assert_int_equal(job->slices, 1);
     assert_int_equal(job_replicas(job), 4);
-    assert_string_equal(job_strategy_name(job), "pace");
+    assert_string_equal(job_strategy_name(job), "sync");
     job_free(job);
 }
 

@@ -251,30 +251,6 @@ static int check_reject(const Paceline__Job *job, struct err *err)
                : OK;
 }
 
-static bool drops_values(const Paceline__Collective *c)
-{
-    return c->wire == PACELINE__COLLECTIVE__WIRE__topk16 ||
-           c->wire == PACELINE__COLLECTIVE__WIRE__topk64;
-}
-
-/* Is a field set for which all workers have to step together, or exchange whole vectors? */
-static bool asks_for_rounds(const Paceline__Job *job)
-{
-    const Paceline__Collective *c = job->collective;
-    return job->deterministic || job_shares_batch(job) || job->follow_batch ||
-           job->reject == PACELINE__JOB__REJECT__outliers || drops_values(c) ||
-           c->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto ||
-           (job->train_data && job->train_data->streams > 0);
-}
-
-const char *job_usual_strategy(const Paceline__Job *job)
-{
-    return job_is_alone(job)      ? "single"
-           : job->slices > 1      ? "allreduce"
-           : asks_for_rounds(job) ? "sync"
-                                  : "pace";
-}
-
 int job_finish_strategy(Paceline__Job *job, struct err *err)
 {
     Paceline__Strategy *s = job->strategy;
@@ -291,7 +267,7 @@ int job_finish_strategy(Paceline__Job *job, struct err *err)
                            "; write --strategy %s",
                            job_workers_max(job),
                            job->slices > 1 ? "allreduce, or another that is for slices"
-                                           : "pace, or another that is for several");
+                                           : "sync, or another that is for several");
         return OK;
     case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
     case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:

@@ -8,9 +8,6 @@
 /* Of a job whose workers are settled. ERR_INPUT naming the field. */
 int job_finish_strategy(Paceline__Job *job, struct err *err);
 
-/* The strategy of a job that names none, whose workers and parts are settled. */
-const char *job_usual_strategy(const Paceline__Job *job);
-
 /* The strategy's settings for people, "tau 50, seconds 2": its first field, and those that are set
  * to something else than their default. Of a finished job; cut at `size`. */
 void job_strategy_settings(const Paceline__Job *job, char *out, size_t size);

@@ -69,39 +69,14 @@ static void test_the_least_job_gets_every_part(void **state)
     job_free(job);
 }
 
-static void expect_strategy(const char *fields, const char *want)
+static void test_several_workers_default_to_sync(void **state)
 {
-    char text[512];
-    snprintf(text, sizeof text, LEAST "%s", fields);
-    Paceline__Job *job = finish_job(text);
-    assert_string_equal(job_strategy_name(job), want);
+    (void)state;
+    Paceline__Job *job = finish_job(LEAST "workers: 4 stop { seconds: 9 }");
+    assert_string_equal(job_strategy_name(job), "sync");
+    assert_int_equal(job->strategy->sync->tau, 50);
+    assert_false(job->stop->has_epochs);
     job_free(job);
-}
-
-static void test_several_workers_default_to_pace(void **state)
-{
-    (void)state;
-    expect_strategy("workers: 4 stop { seconds: 9 }", "pace");
-    expect_strategy("workers: 4 collective { wire: int8 }", "pace");
-    expect_strategy("workers_min: 1 workers_max: 8", "pace");
-}
-
-static void test_jobs_that_ask_for_rounds_get_them(void **state)
-{
-    (void)state;
-    static const char *const fields[] = {
-        "deterministic: true",
-        "global_batch: 128",
-        "batch_growth { first: 32 last: 704 epochs: 2 }",
-        "reject: outliers",
-        "collective { algorithm: tree }",
-        "collective { wire: topk16 }",
-    };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        char text[128];
-        snprintf(text, sizeof text, "workers: 4 %s", fields[i]);
-        expect_strategy(text, "sync");
-    }
 }
 
 static void test_parts_that_are_missing(void **state)
@@ -398,7 +373,7 @@ static void test_single_is_for_one_worker(void **state)
     (void)state;
     expect_refusal(
         LEAST "workers: 2 strategy { single {} }",
-        "strategy.single: needs workers: 1, has 2; write --strategy pace, or another that is "
+        "strategy.single: needs workers: 1, has 2; write --strategy sync, or another that is "
         "for several");
 }
 
@@ -725,8 +700,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_least_job_gets_every_part),
-        cmocka_unit_test(test_several_workers_default_to_pace),
-        cmocka_unit_test(test_jobs_that_ask_for_rounds_get_them),
+        cmocka_unit_test(test_several_workers_default_to_sync),
         cmocka_unit_test(test_parts_that_are_missing),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_collectives_are_used_or_refused),

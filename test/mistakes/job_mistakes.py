@@ -112,7 +112,7 @@ CASES = [
     # ---- contradicting fields ----
     Case("single with four workers",
          train(("seed: 7", "seed: 7\nstrategy { single { } } workers: 4")), "needs workers: 1, has 4",
-         r"strategy\.single:", "write --strategy pace, or another"),
+         r"strategy\.single:", "write --strategy sync, or another"),
     Case("conjugate gradient by batches", sets("solver.type=CG"), "takes a step from all records at once",
          r"solver\.type:", "write --strategy full_batch"),
     Case("all records by SGD", train(more=["--strategy", "full_batch"]), 'needs "CG" or "LBFGS", is "SGD"',
@@ -129,7 +129,7 @@ CASES = [
     Case("a stop rule without validation", sets("stop.validation_error=0.05"), "there is no validation data",
          r"stop\.validation_error:", "by `validation: N`"),
     Case("a snapshot for two workers",
-         train(more=["--snapshot", "a.solverstate", "--workers", "2"]), "strategy pace has several",
+         train(more=["--snapshot", "a.solverstate", "--workers", "2"]), "strategy sync has several",
          r"a\.solverstate:", r"write workers: 1 and strategy \{ single"),
     # ---- options ----
     Case("a command misspelt", words("trian", "x.job"), "unknown command trian", "paceline:", "did you mean train"),

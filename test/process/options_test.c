@@ -42,8 +42,8 @@ static int setup(void **state)
 static void test_workers_take_the_place_of_single(void **state)
 {
     TRAINS(*state,
-           "workers=2: replaces strategy.single; several workers have another "
-           "strategy",
+           "workers=2: replaces strategy.single; several workers begin with "
+           "strategy sync",
            "--workers", "2", "--epochs", "0.2");
 }
 

@@ -13,11 +13,11 @@ static const char net[] =
     "  inner_product_param { num_output: 1 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'target' top: 'loss' }\n";
 
-static const char job[] = "name: 'line' net { file: 'net.prototxt' }\n"
-                          "train_data { csv { path: 'line.csv' target: 'y' ignore: 'id' } }\n"
-                          "test_data { csv { path: 'line.csv' target: 'y' } }\n"
-                          "strategy { sync {} } batch: 16 stop { epochs: 30 }\n"
-                          "solver { base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' }\n";
+static const char job[] =
+    "name: 'line' net { file: 'net.prototxt' }\n"
+    "train_data { csv { path: 'line.csv' target: 'y' ignore: 'id' } }\n"
+    "test_data { csv { path: 'line.csv' target: 'y' } }\n"
+    "batch: 16 solver { base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' } stop { epochs: 30 }\n";
 
 static const char two_job[] =
     "net { file: 'two.prototxt' }\n"

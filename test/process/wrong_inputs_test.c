@@ -209,7 +209,7 @@ static void test_commands_and_options(void **state)
     REFUSED(t, "threads", "train", t->job, "--threads", "2.5");
     REFUSED(t, "seed", "train", t->job, "--seed", "99999999999999999999");
     REFUSED(t, "psync", "train", t->job, "--strategy", "psync");
-    REFUSED(t, "write --strategy pace", "train", t->job, "--strategy",
+    REFUSED(t, "write --strategy sync", "train", t->job, "--strategy",
             "single"); /* of four workers */
     REFUSED(t, "kernels", "train", t->job, "--kernels", "avx1024");
     REFUSED(t, "nonsense", "train", t->job, "--set", "nonsense");
