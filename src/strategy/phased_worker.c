@@ -7,19 +7,13 @@
 
 /* ---- a worker: what goes out ---- */
 
-/* Are there steps to contribute, and has the last contribution left? */
-static bool can_contribute(const struct phased_lane *lane)
-{
-    return lane->tau > 0 && !lane->pending && atomic_load(&lane->slot.state) != SLOT_READY;
-}
-
 /* Is the turn expected before the next step boundary, or shortly after? */
 static bool is_due(const struct phased_worker *w, const struct phased_lane *lane)
 {
     const struct phased_node *node = &w->node;
     int state = atomic_load(&lane->slot.state);
     int64_t tick = atomic_load(&node->tick_ns), step = atomic_load(&node->step_ns);
-    if (!can_contribute(lane))
+    if (lane->tau == 0 || lane->pending || state == SLOT_READY)
         return false;
     if (state == SLOT_REQUESTED || tick == 0 || group_is_leaf(node->group))
         return state == SLOT_REQUESTED;
@@ -174,47 +168,6 @@ static int between_steps(struct phased_worker *w)
         if (is_due(w, &w->node.lane[i]))
             rc = add_contribution(w, &w->node.lane[i]);
     return rc;
-}
-
-/* Has a contribution not left yet, or is the end of its exchange not known? */
-static bool is_under_way(const struct phased_lane *lane)
-{
-    return lane->pending || atomic_load(&lane->slot.state) == SLOT_READY;
-}
-
-/* Training has ended, and the steps since the last contributions are part of the model as well. A
- * leaf's would wait for its slow link. One that does not count, as if it is not finite, is tried
- * again a few times. */
-static int contribute_rest(struct phased_worker *w, const struct member *m)
-{
-    struct phased_node *node = &w->node;
-    const struct group *group = m->group;
-    uint32_t tries = 3 * node->lanes;
-    for (bool rests = true; rests && !atomic_load(&group->end.over) && !group_is_leaf(group);) {
-        const struct wait_for set[] = {
-            wait_signal(m->world, SIGNAL_PHASED),
-            wait_signal(m->world, SIGNAL_GROUP),
-        };
-        struct wake wake;
-        int rc = phased_node_status(node);
-        if (rc == OK)
-            rc = adopt_all(w);
-        rests = false;
-        for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
-            struct phased_lane *lane = &node->lane[i];
-            take_back(w, lane);
-            if (tries > 0 && can_contribute(lane)) {
-                tries--;
-                rc = add_contribution(w, lane);
-            }
-            rests |= is_under_way(lane) || (tries > 0 && lane->tau > 0);
-        }
-        if (rc == OK && rests && !atomic_load(&group->end.over))
-            rc = world_wait(m->world, set, 2, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-    }
-    return OK;
 }
 
 /* ---- a worker: a step ---- */
@@ -404,16 +357,11 @@ int phased_worker(struct member *m)
         if (rc == OK)
             rc = check_pace(w, m);
     }
-    if (rc == ERR_STOP) {
-        atomic_store(&m->group->work.busy, false);
-        rc = contribute_rest(w, m);
-        atomic_store(&m->group->work.busy, true);
-    }
     if (w) {
         atomic_store(&w->node.stopped, true);
         world_raise(m->world, SIGNAL_PHASED);
     }
-    return rc;
+    return rc == ERR_STOP ? OK : rc;
 }
 
 void phased_close(struct member *m)

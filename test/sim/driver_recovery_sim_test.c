@@ -29,11 +29,10 @@ static const struct way ways[] = {
     {{"strategy.async_allreduce={}"}, .exact = true},
     {{"strategy.easgd={mode:sync tau:4}"}, .waits = true, .exact = true},
     {{"strategy.easgd={tau:4}"}, .free = true, .ends_alike = true},
-    /* Of `mpca` and `pace` the rest of each worker's steps is in the last exchanges, whose workers
-     * may be others then. */
-    {{"strategy.mpca={}"}, .free = true},
+    {{"strategy.mpca={}"}, .free = true, .ends_alike = true},
     {{"strategy.mpca={coordination:symmetric}"}, .free = true},
-    {{"strategy.mpca={shards:5}"}, .free = true},
+    {{"strategy.mpca={shards:5}"}, .free = true, .ends_alike = true},
+    /* A model of `pace` is the mean of the workers of its exchange, which may be others then. */
     {{"strategy.pace={}"}, .free = true},
     {{"strategy.pace={coordination:symmetric shards:3}"}, .free = true},
     {{"strategy.gossip={p:0.3}"}, .free = true},
