@@ -6,9 +6,10 @@
 
 Every run takes as many samples: --epochs of the text, by RMSProp, 32 windows a step of a worker. `single`
 has the job's rate, several workers have --rate times as much: each takes a part of the steps alone. `sync`
-exchanges every 5 steps, `downpour` at each one, and has the learning rule at the worker. Each worker carries the state of its streams: with `sync` those of all workers' steps, with the strategies of
-leases as many as one worker takes. The arithmetic is real, so that a run costs what `single` costs: about a
-minute of a core for each epoch. With --out DIR runs stay there, and a further call continues them.
+exchanges every 5 steps, `downpour` at each one, and has the learning rule at the worker. Each worker
+carries the state of its streams: with `sync` those of all workers' steps, with the strategies of leases as
+many as one worker takes. The arithmetic is real, so that a run costs what `single` costs: about a minute of
+a core for each epoch. With --out DIR runs stay there, and a further call continues them.
 
 Prints the last validation loss of each, and what it is above that of `single`. Fails when one is more than
 --margin nats a character above it.

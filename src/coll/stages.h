@@ -15,7 +15,7 @@ enum stage { STAGE_REDUCE, STAGE_PREPARE, STAGE_BROADCAST, STAGES };
 
 struct stages {
     struct world *world;
-    uint32_t signal; /* and one a lane: raised when that lane may enter its next stage */
+    uint32_t signal; /* of lane 0; each lane has one, raised when it may enter its next stage */
     uint32_t lanes;
     /* 3: a lane in each stage. 2: preparing belongs to reducing. 1: one lane at a time. */
     uint32_t phases;

@@ -22,8 +22,8 @@ struct task {
     void *arg;
     jmp_buf *unwind; /* of the main task */
     pthread_t thread;
-    pthread_cond_t wake; /* something it waits for may hold; */
-    bool poked;          /* it has been told so, and has not looked yet */
+    pthread_cond_t wake; /* something it waits for may hold */
+    bool poked;          /* `wake` has been signalled, and the task has not looked since */
     enum task_state state;
     bool cancelled;
     int result;
