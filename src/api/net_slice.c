@@ -65,11 +65,14 @@ static int reserve_parts(pl_net *net, size_t floats)
     return OK;
 }
 
+/* One that may last while the pass continues is over when it begins. */
 static int gather_blob(void *user, const struct net_point *p)
 {
     pl_net *net = user;
     size_t count = net->slice.count, part = part_floats(net, p);
-    PL_ASSERT(p->meeting == NET_GATHER);
+    if (p->meeting == NET_GATHER_ENDS)
+        return OK;
+    PL_ASSERT(p->meeting == NET_GATHER || p->meeting == NET_GATHER_BEGINS);
     int rc = reserve_parts(net, part * count);
     if (rc != OK)
         return rc;

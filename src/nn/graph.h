@@ -37,8 +37,8 @@ struct net_run {
     bool backward, stopped;
     double done; /* flops of the step so far */
     struct net_point point;
-    struct layer *summing; /* whose bottom's gradient the slices add up while others run backward */
-    struct net_point sum;  /* where that ends; */
+    struct layer *meeting; /* whose values the slices gather or add up while other layers run */
+    struct net_point end;  /* where that ends; */
     bool ends;             /* and the pass has stopped there */
     struct net_result result;
     struct watched_pass watched;

@@ -222,8 +222,10 @@ struct layer {
     size_t outputs;           /* all of them (or their groups), where there are slices, else 0; */
     struct range own;         /* and those that the net has: all, or a slice's; */
     bool by_channel;          /* its bottom has such a part, and so have its parameters */
-    struct layer *awaited_by; /* before this layer's backward, or its own sum, the slices' sum of
-                                 the bottom's gradient ends; NULL: before the next layer's */
+    /* Where slices add up the bottom's gradient: before this layer's backward, or its own sum, that
+     * sum ends; where they gather the top, before this layer's forward. NULL: before the next
+     * layer's. */
+    struct layer *awaited_by;
     bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
     bool by_column;           /* outputs are the columns of a matrix of parameters, not its rows */
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */

@@ -204,6 +204,7 @@ static int make_room(struct net *net, const struct net_options *options, struct 
 
 int plan_make(struct net *net, const struct net_options *options, struct err *err)
 {
+    partition_hasten_gathers(net);
     mark_needs(net);
     mark_leads(net);
     int rc = net->phase == PHASE_TRAIN ? check_gradients(net, err) : OK;

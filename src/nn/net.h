@@ -141,9 +141,11 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 enum net_meeting {
     NET_GATHER,
     NET_SUM,
-    /* A sum during which the pass has more to compute, of this layer and of others that do not read
-     * the result: the caller may begin it and call net_continue, which leaves the values alone up
-     * to its next point, the other one of the two. Behind that one they are the sum. */
+    /* A gather or sum during which the pass has more to compute, of this layer and of others that do
+     * not read the result: the caller may begin it and call net_continue, which leaves the values
+     * alone up to its next point, the end of the same one. Behind that one they are complete. */
+    NET_GATHER_BEGINS,
+    NET_GATHER_ENDS,
     NET_SUM_BEGINS,
     NET_SUM_ENDS,
 };
@@ -151,7 +153,7 @@ enum net_meeting {
 struct net_point {
     enum net_meeting meeting;
     size_t number; /* of the point in the net, the same for all slices; below net_points */
-    /* Rows, one after another. NET_GATHER: a row has `each` floats of each of the layer's
+    /* Rows, one after another. Gathers: a row has `each` floats of each of the layer's
      * `outputs`; this slice has made those of its own (slice_units), and the caller writes the
      * others. Sums: the caller puts the sum of all slices' values here, which are one row of
      * `each` floats. */

@@ -142,6 +142,32 @@ static void begin_forward(struct net *net, struct layer *layer)
     net->scratch.at = live_ranges_scratch(net, layer, false);
 }
 
+/* Other layers run forward, or backward, until `awaited_by`. */
+static void continue_during(struct net *net, struct layer *layer)
+{
+    PL_ASSERT(!net->run.meeting);
+    net->run.meeting = layer;
+}
+
+/* The pass stops until the gather or the sum is over that other layers have run during. */
+static const struct net_point *await_end(struct net *net, double share)
+{
+    struct net_run *run = &net->run;
+    bool meets = run->backward ? partition_backward(run->meeting, &run->end)
+                               : partition_forward(run->meeting, &run->end);
+    PL_ASSERT(meets && !run->ends);
+    run->end.meeting = run->backward ? NET_SUM_ENDS : NET_GATHER_ENDS;
+    run->end.share = share;
+    run->ends = true;
+    return &run->end;
+}
+
+static void end_meeting(struct net *net)
+{
+    net->run.meeting = NULL;
+    net->run.ends = false;
+}
+
 /* Run the layer, or what is left of it. */
 static bool forward_meets(struct net *net, struct layer *layer)
 {
@@ -153,6 +179,8 @@ static bool forward_meets(struct net *net, struct layer *layer)
         return layer->ops->forward_part(layer, pass_of(net, layer), begins, &run->point);
     if (begins)
         layer->ops->forward(layer, pass_of(net, layer));
+    else if (run->point.meeting == NET_GATHER_BEGINS)
+        continue_during(net, layer);
     return begins && partition_forward(layer, &run->point);
 }
 
@@ -170,8 +198,12 @@ static void end_forward(struct net *net, const struct layer *layer)
 static const struct net_point *continue_forward(struct net *net)
 {
     struct net_run *run = &net->run;
+    if (run->ends)
+        end_meeting(net);
     for (; run->next < net->n_layers; run->next++) {
         struct layer *layer = net->layer[run->next];
+        if (!run->stopped && run->meeting && run->meeting->awaited_by == layer)
+            return await_end(net, run->done / count_whole_flops(net));
         if (!is_idle(net, layer) && stop_at(net, layer, forward_meets(net, layer)))
             return &run->point;
         end_forward(net, layer);
@@ -279,7 +311,7 @@ void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
     run->part = run->pass = (struct pass){.x = x->at, .dx = dx->at};
     run->backward = true;
     run->stopped = false;
-    run->summing = NULL;
+    run->meeting = NULL;
     run->ends = false;
     run->next = net->n_layers;
     run->watched = watch_pass(net, watch);
@@ -315,36 +347,11 @@ static bool sum_in_background(const struct net *net, struct layer *layer, enum n
     return true;
 }
 
-/* Other layers run backward during the sum. */
-static void continue_during_sum(struct net *net, struct layer *layer)
-{
-    run_backward(net, layer, GRADIENTS_PARAMS);
-    net->run.summing = layer;
-}
-
-/* The pass stops until the sum is over that other layers have run during. */
-static const struct net_point *await_sum(struct net *net, double share)
-{
-    struct net_run *run = &net->run;
-    bool sums = partition_backward(run->summing, &run->sum);
-    PL_ASSERT(sums && !run->ends);
-    run->sum.meeting = NET_SUM_ENDS;
-    run->sum.share = share;
-    run->ends = true;
-    return &run->sum;
-}
-
-static void end_sum(struct net *net)
-{
-    add_scratch(net->run.summing);
-    net->run.summing = NULL;
-    net->run.ends = false;
-}
 
 static bool is_awaited_by(const struct net *net, const struct layer *layer)
 {
-    const struct layer *summing = net->run.summing;
-    return summing && summing->awaited_by == layer && !partition_sums_next(summing);
+    const struct layer *meeting = net->run.meeting;
+    return meeting && meeting->awaited_by == layer && !partition_sums_next(meeting);
 }
 
 static bool backward_meets(struct net *net, struct layer *layer)
@@ -361,8 +368,10 @@ static bool backward_meets(struct net *net, struct layer *layer)
         run_backward(net, layer, GRADIENTS_ALL);
     else if (run->point.meeting == NET_SUM_BEGINS && !layer->awaited_by)
         return sum_in_background(net, layer, NET_SUM_ENDS, &run->point);
-    else if (run->point.meeting == NET_SUM_BEGINS)
-        continue_during_sum(net, layer);
+    else if (run->point.meeting == NET_SUM_BEGINS) {
+        run_backward(net, layer, GRADIENTS_PARAMS);
+        continue_during(net, layer);
+    }
     return false;
 }
 
@@ -370,7 +379,7 @@ static int end_backward(struct net *net, const struct layer *layer)
 {
     net->run.done += net_layer_flops(net, layer->in_file, true);
     clear_frozen(net, layer, net->run.pass.dx);
-    if (layer != net->run.summing)
+    if (layer != net->run.meeting)
         add_scratch(layer);
     probe_ends(net, layer->in_file, true);
     return watch_layer(net, net->run.next - 1, &net->run.watched);
@@ -381,15 +390,15 @@ static int pass_layer(struct net *net, struct layer *layer, const struct net_poi
 {
     struct net_run *run = &net->run;
     if (!run->stopped && is_awaited_by(net, layer)) {
-        *point = await_sum(net, run->done / count_whole_flops(net));
+        *point = await_end(net, run->done / count_whole_flops(net));
         return OK;
     }
     if (!layer->runs_backward || is_idle(net, layer))
         return OK;
     if (!stop_at(net, layer, backward_meets(net, layer)))
         return end_backward(net, layer);
-    bool waits = run->summing && run->point.meeting == NET_SUM_BEGINS;
-    *point = waits ? await_sum(net, run->point.share) : &run->point;
+    bool waits = run->meeting && run->point.meeting == NET_SUM_BEGINS;
+    *point = waits ? await_end(net, run->point.share) : &run->point;
     return OK;
 }
 
@@ -399,8 +408,10 @@ static int continue_backward(struct net *net, const struct net_point **point)
     bool waited = run->ends && run->stopped;
     int rc = OK;
     *point = waited ? &run->point : NULL; /* where the next sum begins */
-    if (run->ends)
-        end_sum(net);
+    if (run->ends) {
+        add_scratch(run->meeting);
+        end_meeting(net);
+    }
     while (rc == OK && !*point && run->next > 0) {
         struct layer *layer = net->layer[run->next - 1];
         if (net->poisoned && !run->stopped)

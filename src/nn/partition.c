@@ -123,6 +123,11 @@ static const struct layer_ops gather_ops = {
     .backward = gather_backward,
 };
 
+static bool is_gather(const struct layer *layer)
+{
+    return layer->ops == &gather_ops;
+}
+
 static struct columns columns_of_records(const struct net *net, const struct blob *x)
 {
     return (struct columns){
@@ -237,7 +242,7 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
 void partition_name_copies(struct net *net)
 {
     for (size_t i = 0; i < net->n_blobs; i++)
-        if (net->blob[i]->inserted && net->blob[i]->maker->ops == &gather_ops)
+        if (net->blob[i]->inserted && is_gather(net->blob[i]->maker))
             net->blob[i]->inserted = false;
 }
 
@@ -251,10 +256,10 @@ size_t partition_number(const struct layer *layer, size_t point)
 bool partition_forward(const struct layer *layer, struct net_point *point)
 {
     const struct columns *c = &((const struct layer_between *)layer)->columns;
-    if (layer->ops != &gather_ops)
+    if (!is_gather(layer))
         return false;
     *point = (struct net_point){
-        .meeting = NET_GATHER,
+        .meeting = layer->awaited_by ? NET_GATHER_BEGINS : NET_GATHER,
         .number = partition_number(layer, POINT_TOP),
         .values = layer->top[0]->at,
         .rows = c->rows,
@@ -291,7 +296,7 @@ bool partition_backward(const struct layer *layer, struct net_point *point)
 
 static bool is_recurrent_part(const struct layer *layer)
 {
-    return layer_is_cut(layer) && layer->ops->backward_part;
+    return layer_is_cut(layer) && layer->ops->forward_part;
 }
 
 static bool sums_bottom(const struct layer *layer)
@@ -312,6 +317,44 @@ bool partition_sums_next(const struct layer *layer)
 {
     const struct layer *next = layer->awaited_by;
     return sums_bottom(next) && next != layer->bottom[0].blob->maker;
+}
+
+/* Behind the layer that makes what it gathers, so that layers may run during it which the file has
+ * between that one and the reader. */
+static void move_gather(struct net *net, struct layer *gather)
+{
+    size_t to = gather->bottom[0].blob->maker->nth + 1;
+    while (to < gather->nth && is_gather(net->layer[to]))
+        to++;
+    for (size_t i = gather->nth; i > to; i--) {
+        net->layer[i] = net->layer[i - 1];
+        net->layer[i]->nth = i;
+    }
+    net->layer[to] = gather;
+    gather->nth = to;
+}
+
+/* One meeting is under way at a time. NULL: nothing is computed until then. */
+static struct layer *find_reader(const struct net *net, const struct layer *gather)
+{
+    bool computes = false;
+    for (size_t i = gather->nth + 1; i < net->n_layers; i++) {
+        struct layer *next = net->layer[i];
+        if (is_gather(next) || is_reader(next, gather->top[0]) || is_recurrent_part(next))
+            return computes ? next : NULL;
+        computes |= next->products > 0;
+    }
+    return NULL;
+}
+
+void partition_hasten_gathers(struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (is_gather(net->layer[i]))
+            move_gather(net, net->layer[i]);
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (is_gather(net->layer[i]))
+            net->layer[i]->awaited_by = find_reader(net, net->layer[i]);
 }
 
 /* Contributions to a gradient are added in the order of the layers, and one sum is under way at a

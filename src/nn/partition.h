@@ -58,6 +58,9 @@ size_t partition_number(const struct layer *layer, size_t point);
 bool partition_forward(const struct layer *layer, struct net_point *point);
 bool partition_backward(const struct layer *layer, struct net_point *point);
 
+/* Have each gather begin as early as it can, and find how long others can run forward meanwhile. */
+void partition_hasten_gathers(struct net *net);
+
 /* Find, for each sum behind a layer's backward, how long others can run backward meanwhile. */
 void partition_await_sums(struct net *net);
 

@@ -38,9 +38,11 @@ struct sliced {
     struct fixture whole, part[SLICES_MAX];
     size_t count;
     unsigned gathers, sums;  /* points that the slices have met at, */
-    unsigned begun;          /* and sums of these that had begun before */
-    double during;           /* share of a step's products that the first computes during them */
-    float *kept[SLICES_MAX]; /* values of the sum that has begun */
+    /* Those of them that had begun before, and the share of a step's products that the first slice
+     * computes during them: of gathers, and of sums. */
+    unsigned begun[2];
+    double during[2];
+    float *kept[SLICES_MAX]; /* values of the meeting that has begun */
     size_t ended_with;       /* floats of the sum at the end of the step */
 };
 
@@ -108,7 +110,7 @@ static inline void add_up(const struct net_point *const *point, size_t count)
 }
 
 /* While the passes continue the values are the test's: there are none in the blob. */
-static inline void begin_sum(struct sliced *s, const struct net_point *const *point)
+static inline void begin_meeting(struct sliced *s, const struct net_point *const *point)
 {
     size_t n = point[0]->rows * point[0]->outputs * point[0]->each;
     for (size_t f = 0; f < s->count; f++) {
@@ -118,10 +120,10 @@ static inline void begin_sum(struct sliced *s, const struct net_point *const *po
         for (size_t i = 0; i < n; i++)
             point[f]->values[i] = NAN;
     }
-    s->begun++;
+    s->begun[point[0]->meeting == NET_SUM_BEGINS]++;
 }
 
-static inline void end_sum(struct sliced *s, const struct net_point *const *point)
+static inline void end_meeting(struct sliced *s, const struct net_point *const *point)
 {
     size_t n = point[0]->rows * point[0]->outputs * point[0]->each;
     for (size_t f = 0; f < s->count; f++) {
@@ -132,23 +134,23 @@ static inline void end_sum(struct sliced *s, const struct net_point *const *poin
         free(s->kept[f]);
         s->kept[f] = NULL;
     }
-    add_up(point, s->count);
-    s->sums++;
 }
 
 static inline void meet_slices(struct sliced *s, const struct net_point *const *point)
 {
     switch (point[0]->meeting) {
+    case NET_GATHER_BEGINS:
+    case NET_SUM_BEGINS: begin_meeting(s, point); return;
+    case NET_GATHER_ENDS: end_meeting(s, point); /* fall through */
     case NET_GATHER:
         gather_columns(point, s->count);
         s->gathers++;
         return;
+    case NET_SUM_ENDS: end_meeting(s, point); /* fall through */
     case NET_SUM:
         add_up(point, s->count);
         s->sums++;
         return;
-    case NET_SUM_BEGINS: begin_sum(s, point); return;
-    case NET_SUM_ENDS: end_sum(s, point); return;
     }
 }
 
@@ -174,9 +176,11 @@ static inline void run_together(struct sliced *s)
             return;
         assert_true(point[0]->share >= share);
         share = point[0]->share;
-        assert_true((point[0]->meeting == NET_SUM_ENDS) == (s->kept[0] != NULL));
-        if (point[0]->meeting == NET_SUM_ENDS)
-            s->during += share - begun;
+        const bool ends =
+            point[0]->meeting == NET_GATHER_ENDS || point[0]->meeting == NET_SUM_ENDS;
+        assert_true(ends == (s->kept[0] != NULL));
+        if (ends)
+            s->during[point[0]->meeting == NET_SUM_ENDS] += share - begun;
         begun = share;
         meet_slices(s, point);
     }

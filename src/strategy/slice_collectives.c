@@ -21,8 +21,8 @@ static int run_plan(struct slice_group *g, const struct ranks *ranks, uint32_t l
     return rc;
 }
 
-/* A sum of the mates in the background, and its end. */
-static int begin_sum(struct slice_group *g, struct coll_plan *plan, float *x)
+/* A meeting of the mates in the background, and its end. */
+static int begin_meeting(struct slice_group *g, struct coll_plan *plan, float *x)
 {
     struct slice_run *run = &g->background;
     PL_ASSERT(!async_task_busy(&g->task));
@@ -34,7 +34,7 @@ static int begin_sum(struct slice_group *g, struct coll_plan *plan, float *x)
     return OK;
 }
 
-static int end_sum(struct slice_group *g)
+static int end_meeting(struct slice_group *g)
 {
     struct world *world = g->m->world;
     int64_t begun = trace_now(world);
@@ -52,7 +52,7 @@ static int end_sum(struct slice_group *g)
 
 int slice_group_abandon(struct slice_group *g)
 {
-    int rc = async_task_busy(&g->task) ? end_sum(g) : OK;
+    int rc = async_task_busy(&g->task) ? end_meeting(g) : OK;
     return rc == ERR_CANCELLED ? rc : OK;
 }
 
@@ -131,7 +131,8 @@ static struct columns columns_of(const struct slice_group *g, const struct net_p
     return net_point_columns(p, &slice);
 }
 
-static int gather_columns(struct slice_group *g, const struct net_point *p, struct coll_plan *plan)
+/* This slice's columns into `parts`, and the plan. */
+static int prepare_gather(struct slice_group *g, const struct net_point *p, struct coll_plan *plan)
 {
     size_t each = p->rows * p->each, n = each * p->outputs, count = g->slice.count;
     for (size_t f = 0; f < count; f++)
@@ -147,29 +148,56 @@ static int gather_columns(struct slice_group *g, const struct net_point *p, stru
     columns_get(&own, p->values, g->parts + g->cut[g->slice.index]);
     rc = world_copied(g->m->world, n * sizeof(float));
     trace_copied(g->m->world, begun, TRACE_STEPS, g->m->progress.exchanges + 1, n * sizeof(float));
-    if (rc == OK)
-        rc = meet_mates(g, plan, g->parts);
-    for (size_t f = 0; rc == OK && f < count; f++) {
+    return rc;
+}
+
+static void put_columns(const struct slice_group *g, const struct net_point *p)
+{
+    for (size_t f = 0; f < g->slice.count; f++) {
         const struct columns columns = columns_of(g, p, f);
         if (f != g->slice.index)
             columns_put(&columns, g->parts + g->cut[f], p->values);
     }
+}
+
+static int meet_gather(struct slice_group *g, const struct net_point *p, struct coll_plan *plan)
+{
+    bool ends = p->meeting == NET_GATHER_ENDS;
+    int rc = ends ? end_meeting(g) : prepare_gather(g, p, plan);
+    if (rc == OK && p->meeting == NET_GATHER_BEGINS)
+        return begin_meeting(g, plan, g->parts);
+    if (rc == OK && !ends)
+        rc = meet_mates(g, plan, g->parts);
+    if (rc == OK)
+        put_columns(g, p);
     return rc;
+}
+
+static int meet_sum(struct slice_group *g, const struct net_point *p, struct coll_plan *plan)
+{
+    if (p->meeting == NET_SUM_ENDS)
+        return end_meeting(g);
+    int rc = plan_sum(g, plan, p->rows * p->outputs * p->each);
+    if (rc != OK)
+        return rc;
+    return p->meeting == NET_SUM ? meet_mates(g, plan, p->values)
+                                 : begin_meeting(g, plan, p->values);
 }
 
 int slice_group_meet(void *slice_group, const struct net_point *point)
 {
     struct slice_group *g = slice_group;
     struct coll_plan *plan = &g->plan[point->number];
-    if (point->meeting == NET_GATHER)
-        return gather_columns(g, point, plan);
-    if (point->meeting == NET_SUM_ENDS)
-        return end_sum(g);
-    int rc = plan_sum(g, plan, point->rows * point->outputs * point->each);
-    if (rc != OK)
-        return rc;
-    return point->meeting == NET_SUM ? meet_mates(g, plan, point->values)
-                                     : begin_sum(g, plan, point->values);
+    switch (point->meeting) {
+    case NET_GATHER:
+    case NET_GATHER_BEGINS:
+    case NET_GATHER_ENDS: return meet_gather(g, point, plan);
+    case NET_SUM:
+    case NET_SUM_BEGINS:
+    case NET_SUM_ENDS: return meet_sum(g, point, plan);
+    }
+    PL_ASSERT(!"a point of a net is of one kind");
+    return ERR_BUG;
 }
 
 /* ---- sums ---- */

@@ -230,6 +230,8 @@ int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offe
     if (!slice_group_is_current(g))
         return ERR_VIEW;
     int rc = m->evaluate(m, uses, ended);
+    if (rc == ERR_VIEW && slice_group_abandon(g) == ERR_CANCELLED)
+        return ERR_CANCELLED;
     if (rc != OK || !offers)
         return rc;
     struct coll c = slice_group_coll(g, &ranks, PARTS_LANE, 0, NULL);

@@ -77,7 +77,7 @@ struct slice_group {
     size_t *cut;  /* where the parts of the slices begin in `parts`, and the last ends */
     float *parts; /* room for the vector of which each slice has a part */
     size_t room;
-    struct slice_run background; /* by the task, from NET_SUM_BEGINS on */
+    struct slice_run background; /* by the task, from NET_GATHER_BEGINS or NET_SUM_BEGINS on */
     struct async_task task;
     uint64_t meetings, summed; /* number the group's messages in this view */
     uint64_t bytes;            /* sent and received since slice_group_take_bytes */
@@ -102,12 +102,12 @@ bool slice_group_has_replicas(const struct slice_group *g);
 /* ---- collectives (slice_collectives.c) ---- */
 
 /* Exchange a blob with the mates: learner->meet. Returns when point->values has the result, whose
- * bits are the same on all slices. At NET_SUM_BEGINS it returns at once, and up to NET_SUM_ENDS the
- * values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
+ * bits are the same on all slices. Where a meeting begins it returns at once, and up to its end
+ * the values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
  * changed; ERR_PROTOCOL, ERR_CANCELLED, ERR_NOMEM; also those below */
 int slice_group_meet(void *slice_group, const struct net_point *point);
 
-/* The end of a view has ended a pass: wait for a sum of it that is under way. ERR_CANCELLED */
+/* The end of a view has ended a pass: wait for a meeting of it that is under way. ERR_CANCELLED */
 int slice_group_abandon(struct slice_group *g);
 
 /* x (n floats, the same in all calls) ← Σ over the mates, or over the peers. */

@@ -292,7 +292,8 @@ static int reserve_meeting(struct recording *r)
 static int record_meeting(void *user, const struct net_point *point)
 {
     struct recording *r = user;
-    if (point->meeting == NET_SUM_ENDS) {
+    bool gathers = point->meeting == NET_GATHER || point->meeting == NET_GATHER_BEGINS;
+    if (point->meeting == NET_GATHER_ENDS || point->meeting == NET_SUM_ENDS) {
         struct round_meeting *last = &r->meeting[r->count - 1];
         last->meanwhile = r->learner->spent - last->share;
         return OK;
@@ -300,7 +301,7 @@ static int record_meeting(void *user, const struct net_point *point)
     int rc = reserve_meeting(r);
     if (rc == OK)
         r->meeting[r->count++] = (struct round_meeting){
-            .kind = point->meeting == NET_GATHER ? ROUND_GATHER : ROUND_SUM,
+            .kind = gathers ? ROUND_GATHER : ROUND_SUM,
             .floats = point->rows * point->outputs * point->each,
             .share = r->learner->spent,
         };

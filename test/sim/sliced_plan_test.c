@@ -133,11 +133,13 @@ static double time_step(struct tiny *t, const char *file, double step_seconds, d
     return (end[1] - end[0]) / 8;
 }
 
-/* Layers whose sums overlap: values of a record's sum; products that the larger slice computes
- * meanwhile; and those of the net's step. */
+enum { MEETINGS = 4 };
+
+/* Meetings that overlap: values of a record that each slice sends; products that the larger slice
+ * computes meanwhile; and those of the net's step. */
 struct overlapping {
     const char *net;
-    double sum[3], meanwhile[3], all;
+    double sent[MEETINGS], meanwhile[MEETINGS], all;
 };
 
 /* While two slices add up the gradients of a layer's inputs, each computes that of its weights: a
@@ -146,8 +148,8 @@ static void check_overlap(struct tiny *t, const struct overlapping *o, double mb
 {
     const double step = 0.4;
     double expected = 0;
-    for (int i = 0; i < 3; i++)
-        expected += fmin(90 * o->sum[i] * 8 * sizeof(float) / (mbit * 1e6),
+    for (int i = 0; i < MEETINGS; i++)
+        expected += fmin(90 * o->sent[i] * 8 * sizeof(float) / (mbit * 1e6),
                          o->meanwhile[i] / o->all * step);
     double apart = time_step(t, o->net, step, 1e6) + time_step(t, o->net, 1e-9, mbit);
     double saved = apart - time_step(t, o->net, step, mbit);
@@ -166,14 +168,15 @@ static void test_sums_overlap_with_computation(void **state)
         check_overlap(*state, &wide, mbit);
 }
 
-/* Of two branches the one whose sum is first computes its weights and the other's inputs meanwhile;
- * the gradients of both come together behind. */
-static void test_sums_of_branches_overlap_with_each_other(void **state)
+/* Of two branches the second computes while the slices gather the outputs of the first. Back, the
+ * one whose sum is first computes its weights and the other's inputs meanwhile; the gradients of
+ * both come together behind. */
+static void test_branches_overlap_with_each_other(void **state)
 {
     const double one = 144 * 120, two = 120 * 120, ip = 120 * 5;
     const struct overlapping fork = {"fork.prototxt",
-                                     {120, 120, 120},
-                                     {ip / 5 * 3, two / 2 + two / 2, two / 2},
+                                     {120, 120, 120, 120 / 2},
+                                     {ip / 5 * 3, two / 2 + two / 2, two / 2, two / 2},
                                      2 * one + 3 * 2 * two + 3 * ip};
     for (double mbit = 4; mbit <= 100; mbit *= 25)
         check_overlap(*state, &fork, mbit);
@@ -196,7 +199,7 @@ int main(void)
         cmocka_unit_test(test_plans_of_slices_are_what_is_simulated),
         cmocka_unit_test(test_slices_keep_pace_part_by_part),
         cmocka_unit_test(test_sums_overlap_with_computation),
-        cmocka_unit_test(test_sums_of_branches_overlap_with_each_other),
+        cmocka_unit_test(test_branches_overlap_with_each_other),
         cmocka_unit_test(test_sums_of_units_overlap_with_computation),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
