@@ -91,10 +91,14 @@ struct strike {
     uint32_t draw; /* which node of those that fit */
 };
 
+/* Two layers; a recurrent one, whose states streams carry; and two branches. */
+enum ground_nets { NET_PLAIN, NET_RECURRENT, NET_BRANCHES, GROUND_NETS };
+
 struct plan {
     uint64_t seed;
     const char *set[4]; /* the strategy and its settings; without a value: unset */
-    bool joinable, frees, local_data, recurrent;
+    bool joinable, frees, local_data;
+    enum ground_nets net;
     bool pauses;   /* with fewer workers than at the start */
     bool stops;    /* the user stops it once these faults are over; else it ends by its steps */
     uint32_t last; /* the first strike that comes after the last step; `strikes`: none does */
@@ -254,7 +258,7 @@ struct ground {
         struct corpus corpus;
         struct workspace *ws;
         struct vec dx;
-    } net[2]; /* the second has a recurrent layer, whose states streams carry */
+    } net[GROUND_NETS];
     struct arena arena;
     struct logger log;
     bool loud;

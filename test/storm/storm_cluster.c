@@ -42,6 +42,28 @@ static const char recurrent_text[] =
     "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
 
+static const char branches_text[] =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1'\n"
+    "  inner_product_param { num_output: 12 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n"
+    "layer { name: 'left' type: 'InnerProduct' bottom: 'ip1' top: 'left'\n"
+    "  inner_product_param { num_output: 9 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'right' type: 'InnerProduct' bottom: 'ip1' top: 'right'\n"
+    "  inner_product_param { num_output: 9 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'sum' type: 'Eltwise' bottom: 'left' bottom: 'right' top: 'sum' }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'sum' top: 'ip'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+
+static const struct {
+    const char *file, *text;
+} nets[GROUND_NETS] = {
+    [NET_PLAIN] = {"net.prototxt", net_text},
+    [NET_RECURRENT] = {"recurrent.prototxt", recurrent_text},
+    [NET_BRANCHES] = {"branches.prototxt", branches_text},
+};
+
 static const char job_text[] =
     "name: 'storm' net { file: '%s/%s' }\n"
     "train_data { idx { images: '%s/train-images' labels: '%s/train-labels' } scale: 0.004 %s }\n"
@@ -100,14 +122,14 @@ static void on_log(void *user, enum log_level level, const char *line)
         fprintf(stderr, "             | %s\n", line);
 }
 
-static Paceline__Job *new_job(const struct ground *ground, bool recurrent)
+static Paceline__Job *new_job(const struct ground *ground, enum ground_nets net)
 {
     char text[2048];
     struct err err = {0};
     Paceline__Job *job = NULL;
     const char *f = ground->folder;
-    snprintf(text, sizeof text, job_text, f, recurrent ? "recurrent.prototxt" : "net.prototxt", f,
-             f, recurrent ? "streams: 24" : "", f, f);
+    snprintf(text, sizeof text, job_text, f, nets[net].file, f, f,
+             net == NET_RECURRENT ? "streams: 24" : "", f, f);
     expect_ok(job_parse("storm.job", text, strlen(text), &job, &err), &err);
     return job;
 }
@@ -119,11 +141,11 @@ static void write_net(const struct ground *ground, const char *name, const char 
     fclose(net);
 }
 
-static void open_net(struct ground *ground, bool recurrent)
+static void open_net(struct ground *ground, enum ground_nets which)
 {
-    struct ground_net *net = &ground->net[recurrent];
+    struct ground_net *net = &ground->net[which];
     struct err err = {0};
-    net->job = new_job(ground, recurrent);
+    net->job = new_job(ground, which);
     expect_ok(job_set(net->job, "workers=4", &err), &err);
     expect_ok(job_set(net->job, "stop.steps=1", &err), &err);
     expect_ok(job_finish(net->job, &err), &err);
@@ -142,14 +164,14 @@ void ground_open(struct ground *ground, bool loud)
              shm ? "/dev/shm" : "/tmp");
     if (!mkdtemp(ground->folder))
         abort();
-    write_net(ground, "net.prototxt", net_text);
-    write_net(ground, "recurrent.prototxt", recurrent_text);
     write_set(ground, "train", TRAIN);
     write_set(ground, "test", TEST);
     kernels_set_threads(1);
     arena_init(&ground->arena);
-    for (int k = 0; k < 2; k++)
-        open_net(ground, k > 0);
+    for (int k = 0; k < GROUND_NETS; k++) {
+        write_net(ground, nets[k].file, nets[k].text);
+        open_net(ground, k);
+    }
 }
 
 static void remove_tree(const char *path)
@@ -162,7 +184,7 @@ static void remove_tree(const char *path)
 
 void ground_close(struct ground *ground)
 {
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < GROUND_NETS; k++) {
         workspace_free(ground->net[k].ws);
         corpus_close(&ground->net[k].corpus);
         job_free(ground->net[k].job);
@@ -229,7 +251,7 @@ static int node_main(void *arg, struct world *world)
         .user = s,
         .exchanges = {
             .opened = on_exchange_opened, .user = s, .served = on_served, .pushed = on_pushed}};
-    struct ground_net *net = &s->ground->net[s->plan->recurrent];
+    struct ground_net *net = &s->ground->net[s->plan->net];
     struct train_host host = {
         .log = &s->ground->log,
         .timing = group_timing_lan(),
@@ -304,7 +326,7 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
 {
     char field[64];
     struct err err = {0};
-    Paceline__Job *job = new_job(ground, plan->recurrent);
+    Paceline__Job *job = new_job(ground, plan->net);
     for (int i = 0; i < 4 && plan->set[i]; i++)
         expect_ok((strchr(plan->set[i], '=') ? job_set : job_unset)(job, plan->set[i], &err), &err);
     if (plan->slices > 0) {

@@ -93,8 +93,8 @@ static void warm_up(struct ground *ground)
     plan_draw(&plan, 0, 0);
     plan.strikes = plan.last = 0;
     plan.steps = 10;
-    for (int k = 0; k < 2; k++) {
-        plan.recurrent = k > 0;
+    for (int k = 0; k < GROUND_NETS; k++) {
+        plan.net = k;
         storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
     }
 }

@@ -12,6 +12,7 @@ enum {
     UNSYNCED = 8, /* joiners adopt their initial state, so there are adoptions to strike at */
     SEATS = 16,   /* replicas of a model in slices: no donor is asked */
     STREAMS = 32, /* of a recurrent net */
+    BRANCHES = 64,
 };
 
 struct way {
@@ -46,9 +47,9 @@ static const struct way ways[] = {
     {{"strategy.full_batch={tolerance:0}", "solver={type:'CG'}", "batch=100"}, 1, JOINED | LANES},
     {{"strategy.allreduce={bucket_kb:1}", "slices=2"}, 1, JOINED | LANES | SEATS},
     {{"strategy.allreduce={}", "slices=2"}, 1, JOINED | LANES | SEATS | STREAMS},
-    {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
+    {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS | BRANCHES},
     {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS | STREAMS},
-    {{"strategy.allreduce={}", "slices=3"}, 1, JOINED | LANES | SEATS},
+    {{"strategy.allreduce={}", "slices=3"}, 1, JOINED | LANES | SEATS | BRANCHES},
     {{"strategy.diloco={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
     {{"strategy.easgd={mode:sync tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
     {{"strategy.easgd={tau:2}"}, 2, JOINED | FREE},
@@ -223,7 +224,7 @@ void plan_draw(struct plan *plan, uint64_t seed, uint64_t timing)
     memcpy(plan->set, way->set, sizeof plan->set);
     plan->joinable = way->is & JOINED;
     plan->frees = way->is & FREE;
-    plan->recurrent = way->is & STREAMS;
+    plan->net = way->is & STREAMS ? NET_RECURRENT : way->is & BRANCHES ? NET_BRANCHES : NET_PLAIN;
     plan->local_data = rng_below(seed, 0, 77, 3) == 0;               /* apart from the dice */
     plan->pauses = plan->joinable && rng_below(seed, 0, 78, 6) == 0; /* likewise */
     plan->workers = 3 + dice_roll(&dice, 3);
@@ -259,11 +260,11 @@ bool plan_has(const struct plan *plan, const char *text)
 
 void plan_print(const struct plan *plan, FILE *out)
 {
+    static const char *const nets[GROUND_NETS] = {"", " recurrent", " branches"};
     fprintf(out, "  %s%s%s%s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
-            plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "",
-            plan->recurrent ? " recurrent" : "", plan->local_data ? " local_data" : "",
-            plan->pauses ? " pauses" : "", plan->workers, plan->workers_max, plan->steps,
-            plan->cluster);
+            plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "", nets[plan->net],
+            plan->local_data ? " local_data" : "", plan->pauses ? " pauses" : "", plan->workers,
+            plan->workers_max, plan->steps, plan->cluster);
     for (uint32_t i = 0; i < plan->strikes; i++) {
         const struct strike *s = &plan->strike[i];
         fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s, back after %.3f\n",
