@@ -3,9 +3,9 @@
 #include "base/fault.h"
 #include "tensor/parallel.h"
 #include "tensor/relu_loops.h"
+#include "tensor/softmax_loops.h"
 #include "tensor/turn.h"
 
-#include <math.h>
 
 struct image image_of(const struct shape *shape)
 {
@@ -194,34 +194,22 @@ int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, s
 struct softmax_op {
     struct op op;
     size_t N, C;
+    const struct softmax_loops *loops;
 };
-
-static void softmax_row(size_t C, const float *x, float *y)
-{
-    /* The largest becomes e^0: nothing overflows, and the sum is at least 1. libm's exp differs
-     * between CPUs in its last bit; rounded to float it is the same. */
-    float max = x[0], sum = 0;
-    for (size_t c = 1; c < C; c++)
-        max = x[c] > max ? x[c] : max;
-    for (size_t c = 0; c < C; c++) {
-        y[c] = (float)exp((double)(x[c] - max));
-        sum += y[c];
-    }
-    for (size_t c = 0; c < C; c++)
-        y[c] /= sum;
-}
 
 static void softmax_forward(struct op *op, const struct op_args *args)
 {
     const struct op_floats io = op_floats(args);
     const struct softmax_op *softmax = (const struct softmax_op *)op;
     size_t N = softmax->N, C = softmax->C;
-    PARALLEL_EACH(n, 0, N, 1, N * C >= PARALLEL_MIN, softmax_row(C, io.x + n * C, io.y + n * C));
+    PARALLEL_EACH(n, 0, N, 1, N * C >= PARALLEL_MIN,
+                  softmax->loops->row(C, io.x + n * C, io.y + n * C));
 }
 
 static const struct op_ops softmax_ops = {softmax_forward, NULL, NULL};
 
-int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err)
+int plan_softmax(const struct shape *x, const struct softmax_loops *loops, struct arena *arena,
+                 struct op **op, struct err *err)
 {
     PL_ASSERT(x->n == 2 && x->dim[1] > 0);
     struct softmax_op *softmax = arena_new(arena, struct softmax_op);
@@ -231,6 +219,7 @@ int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, str
         .op = {.ops = &softmax_ops, .in_place = true},
         .N = x->dim[0],
         .C = x->dim[1],
+        .loops = loops,
     };
     *op = &softmax->op;
     return OK;

@@ -67,6 +67,8 @@ int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, s
               struct op **op, struct err *err);
 int plan_scale(const struct scale_spec *spec, enum layout layout, bool training,
                struct arena *arena, struct op **op, struct err *err);
-int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
+struct softmax_loops;
+int plan_softmax(const struct shape *x, const struct softmax_loops *loops, struct arena *arena,
+                 struct op **op, struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "tensor/kernels_dnnl_choose.h"
 #include "tensor/recurrence.h"
 #include "tensor/slices.h"
+#include "tensor/softmax_loops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -277,6 +278,12 @@ static int plan_recurrence(const struct recurrence_spec *spec, bool training, st
     return recurrence_plan(spec, &kernels_dnnl, &loops, training, arena, out, err);
 }
 
+static int plan_softmax_loops(const struct shape *x, struct arena *arena, struct op **op,
+                              struct err *err)
+{
+    return plan_softmax(x, ISA_PICK(softmax_loops), arena, op, err);
+}
+
 const struct kernels kernels_dnnl = {
     .name = "dnnl",
     .image_layout = LAYOUT_NHWC,
@@ -290,6 +297,6 @@ const struct kernels kernels_dnnl = {
     .relu = plan_relu,
     .sigmoid = dnnl_set_sigmoid,
     .scale = plan_scale,
-    .softmax = plan_softmax,
+    .softmax = plan_softmax_loops,
     .recurrence = plan_recurrence,
 };

@@ -195,6 +195,6 @@ const struct kernels kernels_ref = {
     .relu = plan_relu,
     .sigmoid = ref_plan_sigmoid,
     .scale = plan_scale,
-    .softmax = plan_softmax,
+    .softmax = ref_plan_softmax,
     .recurrence = ref_plan_recurrence,
 };

@@ -14,6 +14,7 @@ int ref_plan_lrn(const struct lrn_spec *spec, bool training, struct arena *arena
                  struct err *err);
 int ref_plan_sigmoid(const struct shape *x, enum layout layout, bool training, struct arena *arena,
                      struct op **op, struct err *err);
+int ref_plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
 int ref_plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
                         struct recurrence **out, struct err *err);
 

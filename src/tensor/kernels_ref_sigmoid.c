@@ -1,7 +1,8 @@
-/* The sigmoid in plain C: y = 1 / (1 + e^-x), and dx = dy · y · (1 - y). */
+/* The sigmoid in plain C: y = 1 / (1 + e^-x), and dx = dy · y · (1 - y); and the softmax of rows. */
 #include "tensor/kernels_ref.h"
 
 #include "tensor/kernels_common.h"
+#include "tensor/softmax_loops.h"
 
 #include <math.h>
 
@@ -52,4 +53,25 @@ int ref_plan_sigmoid(const struct shape *x, enum layout layout, bool training, s
     };
     *op = &sigmoid->op;
     return OK;
+}
+
+static void softmax_row(size_t C, const float *x, float *y)
+{
+    /* The largest becomes e^0: nothing overflows, and the sum is at least 1. libm's exp differs
+     * between CPUs in its last bit; rounded to float it is the same. */
+    float max = x[0], sum = 0;
+    for (size_t c = 1; c < C; c++)
+        max = x[c] > max ? x[c] : max;
+    for (size_t c = 0; c < C; c++) {
+        y[c] = (float)exp((double)(x[c] - max));
+        sum += y[c];
+    }
+    for (size_t c = 0; c < C; c++)
+        y[c] /= sum;
+}
+
+int ref_plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err)
+{
+    static const struct softmax_loops loops = {softmax_row};
+    return plan_softmax(x, &loops, arena, op, err);
 }

@@ -180,6 +180,33 @@ static void test_softmax_is_right_and_does_not_overflow(void **state)
     }
 }
 
+/* Rows of any length, whose scores are far apart; one of -inf has no share. */
+static void test_softmax_of_rows_of_any_length(void **state)
+{
+    (void)state;
+    for (size_t C = 1; C <= 67; C += C < 19 ? 1 : 8)
+        for (size_t s = 0; s < SETS; s++) {
+            struct work work = softmax_work(matrix_array(2, C));
+            struct run run = run_new(&work);
+            double sum[2] = {0};
+            float max[2] = {-INFINITY, -INFINITY};
+            for (size_t i = 0; i < 2 * C; i++) {
+                bool none = i % C != 0 && i % 7 == 3;
+                run.x.v[i] = none ? -INFINITY : 60 * sinf((float)(i * i));
+                max[i / C] = fmaxf(max[i / C], run.x.v[i]);
+            }
+            for (size_t i = 0; i < 2 * C; i++)
+                sum[i / C] += exp((double)(run.x.v[i] - max[i / C]));
+            run_set(sets[s], &work, LAYOUT_PLAIN, &run);
+            for (size_t i = 0; i < 2 * C; i++) {
+                double y = exp((double)(run.x.v[i] - max[i / C])) / sum[i / C];
+                if (!(fabs((double)run.y.v[i] - y) <= 1e-6 * y + 1e-37))
+                    fail_msg("%s, %zu: %g, not %g", sets[s]->name, C, (double)run.y.v[i], y);
+            }
+            run_free(&run);
+        }
+}
+
 /* Sizes that are, and are not, made of whole fours; planes of colours. */
 static void test_layouts_convert_at_any_size(void **state)
 {
@@ -226,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_sigmoid_by_hand),
         cmocka_unit_test(test_scale_by_hand),
         cmocka_unit_test(test_softmax_is_right_and_does_not_overflow),
+        cmocka_unit_test(test_softmax_of_rows_of_any_length),
         cmocka_unit_test(test_inner_products_agree),
         cmocka_unit_test(test_relus_agree),
         cmocka_unit_test(test_sigmoids_agree),

@@ -1,0 +1,105 @@
+/* For loops that are compiled for each instruction set (isa_loops.h): e^x of a register of floats, by
+ * a polynomial (that of Moshier's Cephes library, expf), good to 2 units of the last place or so. */
+#ifndef PL_TENSOR_EXPONENTIAL_H
+#define PL_TENSOR_EXPONENTIAL_H
+
+#include "tensor/isa_loops.h"
+
+#include <stddef.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef int ints __attribute__((vector_size(LANES * sizeof(int))));
+
+INLINE floats load(const float *p, size_t len)
+{
+    floats v = {0};
+    if (len == LANES)
+        return floats_load(p);
+    __builtin_memcpy(&v, p, len * sizeof *p);
+    return v;
+}
+
+INLINE void store(float *p, floats v, size_t len)
+{
+    if (len == LANES)
+        floats_store(p, v);
+    else
+        __builtin_memcpy(p, &v, len * sizeof *p);
+}
+
+INLINE floats choose(ints which, floats yes, floats no)
+{
+    return (floats)(((ints)yes & which) | ((ints)no & ~which));
+}
+
+/* x between -87 and 88, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x of x of at
+ * least 1. AVX-512 has instructions for these. */
+#if defined __AVX512F__
+INLINE floats clamp(floats x)
+{
+    __m512 high = _mm512_max_ps(_mm512_set1_ps(-87.0f), (__m512)x);
+    return (floats)_mm512_min_ps(_mm512_set1_ps(88.0f), high);
+}
+
+INLINE floats nearest_power(floats x, floats *n)
+{
+    return *n = (floats)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 0);
+}
+
+INLINE floats scale_by_power(floats p, floats power)
+{
+    return (floats)_mm512_scalef_ps((__m512)p, (__m512)power);
+}
+
+/* One step of Newton's from 14 bits. */
+INLINE floats reciprocal(floats x)
+{
+    floats y = (floats)_mm512_rcp14_ps((__m512)x);
+    return y + y * (1.0f - x * y);
+}
+#else
+INLINE floats clamp(floats x)
+{
+    x = choose(x < -87.0f, (floats){0} - 87.0f, x);
+    return choose(x > 88.0f, (floats){0} + 88.0f, x);
+}
+
+/* Returns a number whose last bits are n's. */
+INLINE floats nearest_power(floats x, floats *n)
+{
+    const floats round = (floats){0} + 0x1.8p23f;
+    floats shifted = x * 1.44269504088896341f + round;
+    *n = shifted - round;
+    return shifted;
+}
+
+INLINE floats scale_by_power(floats p, floats power)
+{
+    const floats round = (floats){0} + 0x1.8p23f;
+    return p * (floats)(((ints)power - (ints)round + 127) << 23);
+}
+
+INLINE floats reciprocal(floats x)
+{
+    return 1.0f / x;
+}
+#endif
+
+/* e^x, for x of at most 88; of less than -87 it is e^-87. Keeps NaN. */
+INLINE floats exponential(floats x)
+{
+    x = clamp(x);
+    floats n, power = nearest_power(x, &n);
+    floats r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return scale_by_power(p, power);
+}
+
+#endif
