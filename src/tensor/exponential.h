@@ -11,10 +11,27 @@
 
 typedef int ints __attribute__((vector_size(LANES * sizeof(int))));
 
+/* The first `len` of a register; the others are 0. */
+#if defined __AVX512F__
+INLINE floats load(const float *p, size_t len)
+{
+    return len >= LANES
+               ? floats_load(p)
+               : (floats)_mm512_maskz_loadu_ps((__mmask16)((1u << len) - 1), (const void *)p);
+}
+
+INLINE void store(float *p, floats v, size_t len)
+{
+    if (len >= LANES)
+        floats_store(p, v);
+    else
+        _mm512_mask_storeu_ps((void *)p, (__mmask16)((1u << len) - 1), (__m512)v);
+}
+#else
 INLINE floats load(const float *p, size_t len)
 {
     floats v = {0};
-    if (len == LANES)
+    if (len >= LANES)
         return floats_load(p);
     __builtin_memcpy(&v, p, len * sizeof *p);
     return v;
@@ -22,24 +39,24 @@ INLINE floats load(const float *p, size_t len)
 
 INLINE void store(float *p, floats v, size_t len)
 {
-    if (len == LANES)
+    if (len >= LANES)
         floats_store(p, v);
     else
         __builtin_memcpy(p, &v, len * sizeof *p);
 }
+#endif
 
 INLINE floats choose(ints which, floats yes, floats no)
 {
     return (floats)(((ints)yes & which) | ((ints)no & ~which));
 }
 
-/* x between -87 and 88, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x of x of at
- * least 1. AVX-512 has instructions for these. */
+/* x between -most and most, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x. AVX-512 has instructions for these. */
 #if defined __AVX512F__
-INLINE floats clamp(floats x)
+INLINE floats clamp(floats x, float most)
 {
-    __m512 high = _mm512_max_ps(_mm512_set1_ps(-87.0f), (__m512)x);
-    return (floats)_mm512_min_ps(_mm512_set1_ps(88.0f), high);
+    __m512 high = _mm512_max_ps(_mm512_set1_ps(-most), (__m512)x);
+    return (floats)_mm512_min_ps(_mm512_set1_ps(most), high);
 }
 
 INLINE floats nearest_power(floats x, floats *n)
@@ -59,10 +76,10 @@ INLINE floats reciprocal(floats x)
     return y + y * (1.0f - x * y);
 }
 #else
-INLINE floats clamp(floats x)
+INLINE floats clamp(floats x, float most)
 {
-    x = choose(x < -87.0f, (floats){0} - 87.0f, x);
-    return choose(x > 88.0f, (floats){0} + 88.0f, x);
+    x = choose(x < -most, (floats){0} - most, x);
+    return choose(x > most, (floats){0} + most, x);
 }
 
 /* Returns a number whose last bits are n's. */
@@ -86,10 +103,10 @@ INLINE floats reciprocal(floats x)
 }
 #endif
 
-/* e^x, for x of at most 88; of less than -87 it is e^-87. Keeps NaN. */
+/* e^x; beyond -87 and 87 it is that of these. Keeps NaN. */
 INLINE floats exponential(floats x)
 {
-    x = clamp(x);
+    x = clamp(x, 87);
     floats n, power = nearest_power(x, &n);
     floats r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;

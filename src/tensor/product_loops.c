@@ -18,7 +18,7 @@ enum { TALL = 6 };
 
 /* Steps of `a` that are far from one another lie in pages of their own, where no processor looks
  * ahead by itself: so many steps ahead, a tile asks for them. */
-enum { AHEAD = 16 };
+enum { AHEAD = 32 };
 
 struct tile {
     floats at[TALL][PRODUCT_VECTORS];
@@ -150,7 +150,7 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t
                         const struct product_a *a, const float *b)
 {
     size_t depth = 0;
-    struct product_a part = *a;
+    struct product_a part = {a->at, 1, a->step};
     for (size_t k = 0, i = 1; k < K; k += slice, i++) {
         size_t len = K - k < slice ? K - k : slice;
         struct tile sum;
