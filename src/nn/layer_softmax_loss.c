@@ -117,10 +117,15 @@ static void softmax_loss_backward(struct layer *layer, const struct pass *pass)
     float *dx = rows_room(rows, layer->bottom[0].dx);
     for (size_t p = 0; p < positions; p++) {
         int32_t label = p < used ? labels->at[p] : LABEL_IGNORED;
-        for (size_t c = 0; c < C; c++) {
-            float one = (int32_t)c == label ? 1.0f : 0.0f;
-            dx[p * C + c] = label >= 0 ? scale * (self->y[p * C + c] - one) : 0.0f;
+        const float *y = self->y + p * C;
+        float *d = dx + p * C;
+        if (label < 0) {
+            memset(d, 0, C * sizeof *d);
+            continue;
         }
+        for (size_t c = 0; c < C; c++)
+            d[c] = scale * y[c];
+        d[label] = scale * (y[label] - 1.0f);
     }
     rows_done(rows, layer->bottom[0].dx);
 }

@@ -195,16 +195,30 @@ static void sum_bias(void *user, size_t first, size_t count, float *sum)
     column_sums_add(count, pass->O, pass->dy + first * pass->O, sum);
 }
 
+/* All columns of x, by the threads of a team: some strips each. */
+static void share_packing(const struct inner_op *inner, const float *x)
+{
+    size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
+    size_t strips = (I + strip - 1) / strip, threads = (size_t)omp_get_num_threads();
+#pragma omp for schedule(static, 1)
+    for (size_t part = 0; part < threads; part++) {
+        size_t from = strips * part / threads * strip;
+        size_t end = min_size(strips * (part + 1) / threads * strip, I);
+        if (from < end)
+            inner->loops->pack(N, end - from, x + from, I, inner->strips + from * N);
+    }
+}
+
 static void inner_backward(struct op *op, const struct op_args *args)
 {
     struct inner_op *inner = (struct inner_op *)op;
-    size_t I = inner->I, O = inner->O;
+    size_t O = inner->O;
     const float *x = inner->x ? inner->x : args->x;
     float *dx = args->dx && inner->dx ? inner->dx : args->dx;
-    if (args->dw)
-        inner->loops->pack(inner->N, I, x, I, inner->strips);
 #pragma omp parallel num_threads(inner->threads)
     {
+        if (args->dw)
+            share_packing(inner, x);
         if (args->dw)
 #pragma omp for schedule(static) nowait
             for (size_t o = 0; o < O; o += inner->dw_rows)

@@ -28,17 +28,34 @@ static const float *first_of(const struct recurrence_args *args, size_t k, size_
     return args->first[k] && n < args->first_records ? args->first[k] + n * args->first_row : NULL;
 }
 
-/* h' of a step into r->state, (N, H), and where backward finds it. */
+/* h' of a step: in r->state, or where backward finds it, if the products read it there. */
+static struct product_a state_at(const struct recurrence *r, size_t t)
+{
+    size_t H = r->spec.H;
+    bool in_place = r->before && r->products;
+    return (struct product_a){
+        .at = in_place ? r->before + recurrence_place(r, 0, t) * H : r->state,
+        .row = in_place ? r->spec.T * H : H,
+        .step = 1,
+    };
+}
+
+static float *state_of(const struct recurrence *r, size_t n, size_t t)
+{
+    const struct product_a state = state_at(r, t);
+    return (float *)state.at + n * state.row;
+}
+
 static void continue_state(const struct recurrence *r, const struct recurrence_args *args, size_t n,
                            size_t t)
 {
     size_t H = r->spec.H, at = recurrence_place(r, n, t);
-    float cont = cont_at(r, args, n, t), *to = r->state + n * H;
+    float cont = cont_at(r, args, n, t), *to = state_of(r, n, t);
     const float *from =
         t > 0 ? outputs_of(r, args) + recurrence_place(r, n, t - 1) * H : first_of(args, 0, n);
     for (size_t i = 0; i < H; i++)
         to[i] = from ? cont * from[i] : 0.0f;
-    if (r->before)
+    if (r->before && !r->products)
         memcpy(r->before + at * H, to, H * sizeof *to);
 }
 
@@ -73,7 +90,7 @@ struct gate_row recurrence_row(const struct recurrence *r, const struct recurren
         .z = r->z + n * r->Z * U,
         .extra = r->extra ? r->extra + n * G * U : NULL,
         .before = lstm  ? cells_before(r, n, t)
-                  : gru ? r->state + n * H + own.from
+                  : gru ? state_of(r, n, t) + own.from
                         : NULL,
         .inner = recurrence_halves(r) ? r->reset.inner + n * U
                  : r->hidden          ? r->hidden + at * G * U + (G - 1) * U
@@ -154,8 +171,8 @@ static void rows_forward(const struct recurrence *r, const struct recurrence_arg
     gate_fn *units = forward_of(r);
     for (size_t n = rows.from; n < rows.from + rows.len; n++)
         continue_state(r, args, n, t);
-    multiply_rows(r, rows, (struct product_a){r->state, r->spec.H, 1}, r->spec.H, r->there,
-                  r->G * r->spec.own.len, args->w[RECURRENCE_BH], r->z);
+    multiply_rows(r, rows, state_at(r, t), r->spec.H, r->there, r->G * r->spec.own.len,
+                  args->w[RECURRENCE_BH], r->z);
     for (size_t n = rows.from; n < rows.from + rows.len; n++) {
         const struct gate_row row = recurrence_row(r, args, n, t);
         units(&row);
