@@ -60,7 +60,7 @@ static void sum_columns(const struct recurrence *r, const float *numbers, size_t
 
 static void sum_gradients(const struct recurrence *r, const float *numbers)
 {
-    enum { COLUMNS = 128 };
+    enum { COLUMNS = 256 };
     size_t width = r->G * r->spec.own.len;
     memset(r->rows.gates, 0, (r->spec.kinds + 1) * width * sizeof(float));
 #pragma omp parallel for schedule(static) if (places_of(r) * width >= PARALLEL_MIN)
