@@ -134,34 +134,6 @@ void recurrence_forward(struct recurrence *r, const struct recurrence_args *args
 /* After the forward of the same batch: x, s, cont and weights unchanged since; of tanh units y. */
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args);
 
-/* The products of all kinds of rows with the input, those of the row at a place, and back. For
- * recurrence.c. */
-void recurrence_rows_forward(const struct recurrence *r, const struct recurrence_args *args);
-const float *recurrence_row_sums(const struct recurrence *r, const struct recurrence_args *args,
-                                 size_t at);
-void recurrence_rows_backward(const struct recurrence *r, const struct recurrence_args *args);
-
-/* The values that the units of a record read and write at a step. For recurrence.c and
- * recurrence_reset.c. */
-struct gate_row recurrence_row(const struct recurrence *r, const struct recurrence_args *args,
-                               size_t n, size_t t);
-
-/* Of a step, behind the gates r and z: gate n and the outputs; and back to the gradient by r h',
- * and then to those by gate r and h'. For recurrence.c. */
-void recurrence_reset_forward(const struct recurrence *r, const struct recurrence_args *args,
-                              size_t t);
-void recurrence_reset_backward(const struct recurrence *r, const struct recurrence_args *args);
-void recurrence_reset_finish(const struct recurrence *r, const struct recurrence_args *args,
-                             size_t t);
-/* The gradient of gate n's weights. */
-void recurrence_reset_weights(const struct recurrence *r, const struct recurrence_args *args);
-
-/* The place of step t of a record. */
-static inline size_t recurrence_place(const struct recurrence *r, size_t n, size_t t)
-{
-    return n * r->spec.T + (r->spec.reverse ? r->spec.T - 1 - t : t);
-}
-
 static inline bool recurrence_is_slice(const struct recurrence *r)
 {
     return r->spec.own.len < r->spec.H;

@@ -2,7 +2,7 @@
 #include "base/fault.h"
 #include "base/minmax.h"
 #include "tensor/kernels_common.h"
-#include "tensor/recurrence.h"
+#include "tensor/recurrence_internal.h"
 
 #include <omp.h>
 

@@ -1,6 +1,6 @@
 /* GRUs whose reset gate multiplies the state before the product with the weights of gate n: a step
  * has two products, of h' and of r h'. */
-#include "tensor/recurrence.h"
+#include "tensor/recurrence_internal.h"
 
 #include "tensor/kernels_common.h"
 

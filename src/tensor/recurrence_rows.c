@@ -1,6 +1,6 @@
 /* Rows of a recurrent layer's input that repeat, as those of an Embed do: of each kind there is one
  * product with the input weights, and one gradient by it. */
-#include "tensor/recurrence.h"
+#include "tensor/recurrence_internal.h"
 
 #include "tensor/kernels_common.h"
 
