@@ -226,9 +226,9 @@ struct layer {
      * sum ends; where they gather the top, before this layer's forward. NULL: before the next
      * layer's. */
     struct layer *awaited_by;
-    bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
-    bool by_column;           /* outputs are the columns of a matrix of parameters, not its rows */
-    struct columns group;     /* of the bottom, where each group reads inputs of its own: */
+    bool by_gate;         /* axis 0 of a parameter may have all outputs once for each gate */
+    bool by_column;       /* outputs are the columns of a matrix of parameters, not its rows */
+    struct columns group; /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
     size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
     size_t numbers;     /* the same of integers from there that it looks up, or predicts */

@@ -84,7 +84,8 @@ static void find_gradients(struct net *net)
             link->scratch = link->adds ? begin_range(net, floats_of(link->blob)) : NULL;
             if (link->scratch)
                 extend_range(link->scratch, moment);
-            if (link->scratch && layer_is_cut(layer) && layer->awaited_by)
+            bool sums = layer_is_cut(layer); /* else it is a gather that is awaited */
+            if (link->scratch && sums && layer->awaited_by)
                 extend_range(link->scratch, live_ranges_backward(net, layer->awaited_by));
             if (link->blob->second_grad == link)
                 extend_range(link->scratch, live_ranges_backward(net, link->blob->maker));

@@ -131,8 +131,8 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
  * A slice has parts of the weights, and of the outputs of their layers. Where a layer needs all
  * outputs the pass stops, until the slices have gathered them; backward it stops where a layer's
  * outputs are shared out, until they have added up the bottom's gradient, to which each slice has
- * the contribution of its outputs. The net does not
- * know how they do that. All slices stop at the same points, in the same order.
+ * the contribution of its outputs. The net does not know how they do that. All slices stop at the
+ * same points, in the same order.
  *
  * Where a range of layers is shared out, each slice computes the layers before it for a part of the
  * records, and has all of their parameters. Behind them the slices gather the records; at the end
@@ -141,9 +141,9 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 enum net_meeting {
     NET_GATHER,
     NET_SUM,
-    /* A gather or sum during which the pass has more to compute, of this layer and of others that do
-     * not read the result: the caller may begin it and call net_continue, which leaves the values
-     * alone up to its next point, the end of the same one. Behind that one they are complete. */
+    /* A gather or sum during which the pass has more to compute, of this layer and of others that
+     * do not read the result: the caller may begin it and call net_continue, which leaves the
+     * values alone up to its next point, the end of that gather or sum. Then they are complete. */
     NET_GATHER_BEGINS,
     NET_GATHER_ENDS,
     NET_SUM_BEGINS,

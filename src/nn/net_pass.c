@@ -23,7 +23,8 @@ static void probe_ends(const struct net *net, size_t layer, bool backward)
         net->probe->ends(net->probe->user, layer, backward);
 }
 
-static void rebuild_net(const struct layer *layer)
+/* The backward pass has left them in their second rooms. Also of layers that do not run. */
+static void restart_tops(const struct layer *layer)
 {
     for (size_t k = 0; k < layer->n_top; k++)
         if (layer->top[k]->rematerialised)
@@ -107,6 +108,8 @@ void net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
     *run = (struct net_run){.result = {.count = batch->count}};
     run->pass = (struct pass){.x = x->at, .s = s->at, .batch = batch, .result = &run->result};
     take_part(net, batch);
+    for (size_t i = 0; i < net->n_layers; i++)
+        restart_tops(net->layer[i]);
 }
 
 /* Of data-parallel layers a batch may have no records for this slice: they do not run. */
@@ -138,7 +141,6 @@ static bool meets_within(const struct layer *layer)
 static void begin_forward(struct net *net, struct layer *layer)
 {
     probe_begins(net, layer->in_file, false);
-    rebuild_net(layer);
     net->scratch.at = live_ranges_scratch(net, layer, false);
 }
 
@@ -147,6 +149,11 @@ static void continue_during(struct net *net, struct layer *layer)
 {
     PL_ASSERT(!net->run.meeting);
     net->run.meeting = layer;
+}
+
+static bool is_awaited_by(const struct net *net, const struct layer *layer)
+{
+    return net->run.meeting && net->run.meeting->awaited_by == layer;
 }
 
 /* The pass stops until the gather or the sum is over that other layers have run during. */
@@ -202,7 +209,7 @@ static const struct net_point *continue_forward(struct net *net)
         end_meeting(net);
     for (; run->next < net->n_layers; run->next++) {
         struct layer *layer = net->layer[run->next];
-        if (!run->stopped && run->meeting && run->meeting->awaited_by == layer)
+        if (!run->stopped && is_awaited_by(net, layer))
             return await_end(net, run->done / count_whole_flops(net));
         if (!is_idle(net, layer) && stop_at(net, layer, forward_meets(net, layer)))
             return &run->point;
@@ -347,13 +354,6 @@ static bool sum_in_background(const struct net *net, struct layer *layer, enum n
     return true;
 }
 
-
-static bool is_awaited_by(const struct net *net, const struct layer *layer)
-{
-    const struct layer *meeting = net->run.meeting;
-    return meeting && meeting->awaited_by == layer && !partition_sums_next(meeting);
-}
-
 static bool backward_meets(struct net *net, struct layer *layer)
 {
     struct net_run *run = &net->run;
@@ -389,7 +389,7 @@ static int end_backward(struct net *net, const struct layer *layer)
 static int pass_layer(struct net *net, struct layer *layer, const struct net_point **point)
 {
     struct net_run *run = &net->run;
-    if (!run->stopped && is_awaited_by(net, layer)) {
+    if (!run->stopped && is_awaited_by(net, layer) && !partition_sums_next(run->meeting)) {
         *point = await_end(net, run->done / count_whole_flops(net));
         return OK;
     }

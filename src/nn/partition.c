@@ -324,8 +324,6 @@ bool partition_sums_next(const struct layer *layer)
 static void move_gather(struct net *net, struct layer *gather)
 {
     size_t to = gather->bottom[0].blob->maker->nth + 1;
-    while (to < gather->nth && is_gather(net->layer[to]))
-        to++;
     for (size_t i = gather->nth; i > to; i--) {
         net->layer[i] = net->layer[i - 1];
         net->layer[i]->nth = i;

@@ -28,6 +28,7 @@
 static const struct shape image = {3, {2, 5, 4}};
 
 enum { RECORDS = 6, SLICES_MAX = 5 };
+enum { GATHERS, SUMS, KINDS };
 
 /* A net, and the layers that are shared out; NULL: all. */
 struct sliced_net {
@@ -37,11 +38,11 @@ struct sliced_net {
 struct sliced {
     struct fixture whole, part[SLICES_MAX];
     size_t count;
-    unsigned gathers, sums;  /* points that the slices have met at, */
-    /* Those of them that had begun before, and the share of a step's products that the first slice
-     * computes during them: of gathers, and of sums. */
-    unsigned begun[2];
-    double during[2];
+    unsigned gathers, sums; /* points that the slices have met at */
+    /* Of each kind: meetings that had begun before, and the share of a step's products that the
+     * first slice computes during them. */
+    unsigned begun[KINDS];
+    double during[KINDS];
     float *kept[SLICES_MAX]; /* values of the meeting that has begun */
     size_t ended_with;       /* floats of the sum at the end of the step */
 };
@@ -120,7 +121,7 @@ static inline void begin_meeting(struct sliced *s, const struct net_point *const
         for (size_t i = 0; i < n; i++)
             point[f]->values[i] = NAN;
     }
-    s->begun[point[0]->meeting == NET_SUM_BEGINS]++;
+    s->begun[point[0]->meeting == NET_SUM_BEGINS ? SUMS : GATHERS]++;
 }
 
 static inline void end_meeting(struct sliced *s, const struct net_point *const *point)
@@ -176,11 +177,10 @@ static inline void run_together(struct sliced *s)
             return;
         assert_true(point[0]->share >= share);
         share = point[0]->share;
-        const bool ends =
-            point[0]->meeting == NET_GATHER_ENDS || point[0]->meeting == NET_SUM_ENDS;
+        const bool ends = point[0]->meeting == NET_GATHER_ENDS || point[0]->meeting == NET_SUM_ENDS;
         assert_true(ends == (s->kept[0] != NULL));
         if (ends)
-            s->during[point[0]->meeting == NET_SUM_ENDS] += share - begun;
+            s->during[point[0]->meeting == NET_SUM_ENDS ? SUMS : GATHERS] += share - begun;
         begun = share;
         meet_slices(s, point);
     }

@@ -186,7 +186,7 @@ static int open_bucket(struct slice_buckets *b, const struct slice_bucket *part)
         .run = run_bucket,
         .user = k,
         .go = SIGNAL_SLICE_BUCKET + (uint32_t)b->count,
-        .done = SIGNAL_SLICE_SUMMED,
+        .done = SIGNAL_SLICE_MET,
     };
     PL_ASSERT(work.go <= STRATEGY_SIGNAL_LAST);
     b->count++;

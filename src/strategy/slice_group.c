@@ -28,8 +28,8 @@ static int start_task(struct slice_group *g)
     const struct async_work work = {
         .run = run_in_background,
         .user = &g->background,
-        .go = SIGNAL_SLICE_SUM,
-        .done = SIGNAL_SLICE_SUMMED,
+        .go = SIGNAL_SLICE_MEETING,
+        .done = SIGNAL_SLICE_MET,
     };
     return async_task_start(&g->task, g->m, &work);
 }
@@ -230,8 +230,6 @@ int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offe
     if (!slice_group_is_current(g))
         return ERR_VIEW;
     int rc = m->evaluate(m, uses, ended);
-    if (rc == ERR_VIEW && slice_group_abandon(g) == ERR_CANCELLED)
-        return ERR_CANCELLED;
     if (rc != OK || !offers)
         return rc;
     struct coll c = slice_group_coll(g, &ranks, PARTS_LANE, 0, NULL);

@@ -17,8 +17,8 @@ enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
 /* Of the world's signals: a sum begins in the background; one has ended; that of a bucket begins.
  */
 enum {
-    SIGNAL_SLICE_SUM = STRATEGY_SIGNAL_FIRST,
-    SIGNAL_SLICE_SUMMED,
+    SIGNAL_SLICE_MEETING = STRATEGY_SIGNAL_FIRST,
+    SIGNAL_SLICE_MET,
     SIGNAL_SLICE_BUCKET,                      /* … + its number */
     SIGNAL_SLICE_TURN = STRATEGY_SIGNAL_TURN, /* a turn of a hand-over begins */
 };
@@ -102,8 +102,8 @@ bool slice_group_has_replicas(const struct slice_group *g);
 /* ---- collectives (slice_collectives.c) ---- */
 
 /* Exchange a blob with the mates: learner->meet. Returns when point->values has the result, whose
- * bits are the same on all slices. Where a meeting begins it returns at once, and up to its end
- * the values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
+ * bits are the same on all slices. Where a meeting begins it returns at once, and up to its end the
+ * values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
  * changed; ERR_PROTOCOL, ERR_CANCELLED, ERR_NOMEM; also those below */
 int slice_group_meet(void *slice_group, const struct net_point *point);
 

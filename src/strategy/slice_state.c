@@ -248,7 +248,7 @@ int slice_group_open_turns(struct slice_group *g)
         .run = run_turn,
         .user = g,
         .go = SIGNAL_SLICE_TURN,
-        .done = SIGNAL_SLICE_SUMMED,
+        .done = SIGNAL_SLICE_MET,
     };
     return async_task_start(&g->turns, g->m, &work);
 }

@@ -51,7 +51,8 @@ INLINE floats choose(ints which, floats yes, floats no)
     return (floats)(((ints)yes & which) | ((ints)no & ~which));
 }
 
-/* x between -most and most, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x. AVX-512 has instructions for these. */
+/* x between -most and most, or NaN; the whole number n nearest to x / ln 2; 2^n p; 1 / x. AVX-512
+ * has instructions for these. */
 #if defined __AVX512F__
 INLINE floats clamp(floats x, float most)
 {

@@ -6,7 +6,6 @@
 #include "tensor/softmax_loops.h"
 #include "tensor/turn.h"
 
-
 struct image image_of(const struct shape *shape)
 {
     PL_ASSERT(shape->n == 4);

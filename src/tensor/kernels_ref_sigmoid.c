@@ -1,4 +1,4 @@
-/* The sigmoid in plain C: y = 1 / (1 + e^-x), and dx = dy · y · (1 - y); and the softmax of rows. */
+/* In plain C: the sigmoid, y = 1 / (1 + e^-x), dx = dy · y · (1 - y); and the softmax of rows. */
 #include "tensor/kernels_ref.h"
 
 #include "tensor/kernels_common.h"

@@ -1,4 +1,4 @@
-/* What the files of recurrent ops share: recurrence.c, _backward, _plan, _rows and _reset. */
+/* Functions that the files of recurrent ops share (recurrence*.c). */
 #ifndef PL_TENSOR_RECURRENCE_INTERNAL_H
 #define PL_TENSOR_RECURRENCE_INTERNAL_H
 

@@ -292,12 +292,12 @@ static int reserve_meeting(struct recording *r)
 static int record_meeting(void *user, const struct net_point *point)
 {
     struct recording *r = user;
-    bool gathers = point->meeting == NET_GATHER || point->meeting == NET_GATHER_BEGINS;
     if (point->meeting == NET_GATHER_ENDS || point->meeting == NET_SUM_ENDS) {
         struct round_meeting *last = &r->meeting[r->count - 1];
         last->meanwhile = r->learner->spent - last->share;
         return OK;
     }
+    bool gathers = point->meeting == NET_GATHER || point->meeting == NET_GATHER_BEGINS;
     int rc = reserve_meeting(r);
     if (rc == OK)
         r->meeting[r->count++] = (struct round_meeting){
