@@ -1,5 +1,6 @@
-/* For loops that are compiled for each instruction set (isa_loops.h): e^x of a register of floats, by
- * a polynomial (that of Moshier's Cephes library, expf), good to 2 units of the last place or so. */
+/* For loops that are compiled for each instruction set (isa_loops.h): e^x of a register of floats,
+ * by a polynomial (that of Moshier's Cephes library, expf), good to 2 units of the last place or
+ * so. */
 #ifndef PL_TENSOR_EXPONENTIAL_H
 #define PL_TENSOR_EXPONENTIAL_H
 
