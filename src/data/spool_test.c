@@ -431,9 +431,9 @@ static void test_damaged_parts_are_refused(void **state)
         remove(left);
         assert_int_equal(real_disk_own(left, &file, &err), OK);
         assert_int_equal(ops->open(real_disk(), left, true, &out, &err), OK);
-        bytes.data[at] ^= cut ? 0 : 1 << i % 8;
+        bytes.data[at] ^= (uint8_t)(cut ? 0 : 1 << i % 8);
         assert_int_equal(ops->write(out, bytes.data, cut ? at : bytes.len, &err), OK);
-        bytes.data[at] ^= cut ? 0 : 1 << i % 8;
+        bytes.data[at] ^= (uint8_t)(cut ? 0 : 1 << i % 8);
         assert_int_equal(ops->close(out, &err), OK);
         file_close(&file);
         size_t came = adopt_all(place, left, 0, 0, &status);
