@@ -235,8 +235,11 @@ static void test_slices_of_a_fork_are_the_net(void **state)
     compare_slices(&(struct sliced_net){branches, NULL, NULL}, 5, 4, false);
 }
 
-/* During the gather of b's outputs c computes, and during that of d's e, up to the next gather. */
-static void test_gathers_end_where_a_layer_reads_them(void **state)
+/* During the gather of b's outputs c computes, and during that of d's e, up to the next gather. Back,
+ * during the sum behind a layer its parameters' gradient is computed, and that of the bottom of the
+ * next layer with a sum, unless that needs the result: during e's that of d's bottom, during c's
+ * that of b's. */
+static void test_meetings_end_where_a_layer_reads_them(void **state)
 {
     (void)state;
     const double a = 40 * 12, b = 12 * 6, c = 12 * 8, d = 8 * 6, e = 12 * 6;
@@ -246,20 +249,6 @@ static void test_gathers_end_where_a_layer_reads_them(void **state)
     run_gradient(&s);
     assert_int_equal(s.begun[GATHERS], 2);
     fixture_near(s.during[GATHERS], (c + e) / all / 2, 1e-12);
-    close_sliced(&s);
-}
-
-/* During the sum behind a layer its parameters' gradient is computed, and that of the bottom of the
- * next layer with a sum, unless that needs the result: during e's that of d's bottom, during c's
- * that of b's. */
-static void test_sums_end_where_a_layer_reads_them(void **state)
-{
-    (void)state;
-    const double a = 40 * 12, b = 12 * 6, c = 12 * 8, d = 8 * 6, e = 12 * 6;
-    const double all = 2 * a + 3 * (b + c + d + e);
-    struct sliced s;
-    open_sliced(&s, &(struct sliced_net){branches, NULL, NULL}, 2, &kernels_ref);
-    run_gradient(&s);
     assert_int_equal(s.begun[SUMS], 4);
     fixture_near(s.during[SUMS], (e + d + d + c + b + b) / all / 2, 1e-12);
     close_sliced(&s);
@@ -550,8 +539,7 @@ int main(void)
         cmocka_unit_test(test_slices_of_one_layer_are_the_net),
         cmocka_unit_test(test_slices_of_layers_in_a_row_are_the_net),
         cmocka_unit_test(test_slices_of_a_fork_are_the_net),
-        cmocka_unit_test(test_gathers_end_where_a_layer_reads_them),
-        cmocka_unit_test(test_sums_end_where_a_layer_reads_them),
+        cmocka_unit_test(test_meetings_end_where_a_layer_reads_them),
         cmocka_unit_test(test_slices_of_convolutions_are_the_net),
         cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_recurrent_units_out),
