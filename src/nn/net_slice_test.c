@@ -235,10 +235,10 @@ static void test_slices_of_a_fork_are_the_net(void **state)
     compare_slices(&(struct sliced_net){branches, NULL, NULL}, 5, 4, false);
 }
 
-/* During the gather of b's outputs c computes, and during that of d's e, up to the next gather. Back,
- * during the sum behind a layer its parameters' gradient is computed, and that of the bottom of the
- * next layer with a sum, unless that needs the result: during e's that of d's bottom, during c's
- * that of b's. */
+/* During the gather of b's outputs c computes, and during that of d's e, up to the next gather.
+ * Back, during the sum behind a layer its parameters' gradient is computed, and that of the bottom
+ * of the next layer with a sum, unless that needs the result: during e's that of d's bottom, during
+ * c's that of b's. */
 static void test_meetings_end_where_a_layer_reads_them(void **state)
 {
     (void)state;
