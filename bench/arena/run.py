@@ -134,6 +134,8 @@ class Run:
             with open(self.dir + ".cluster", "w") as f:
                 f.write(self.cell.cluster(self.arena.wire, 0 if alone else self.steps))
             self.execute()
+            if self.read()[3] and not self.is_done():
+                raise SystemExit(f"{self.dir}: another process stopped the run; call again")
             self.arena.note(self)
         return self
 
