@@ -23,7 +23,8 @@ static void probe_ends(const struct net *net, size_t layer, bool backward)
         net->probe->ends(net->probe->user, layer, backward);
 }
 
-/* The backward pass has left them in their second rooms. Also of layers that do not run. */
+/* The backward pass leaves rematerialised values in their second memory, also those of layers that
+ * do not run in this pass. */
 static void restart_tops(const struct layer *layer)
 {
     for (size_t k = 0; k < layer->n_top; k++)

@@ -319,8 +319,8 @@ bool partition_sums_next(const struct layer *layer)
     return sums_bottom(next) && next != layer->bottom[0].blob->maker;
 }
 
-/* Behind the layer that makes what it gathers, so that layers may run during it which the file has
- * between that one and the reader. */
+/* Move it behind the layer that makes its values: layers that the file has between that one and the
+ * reader may run during the gather. */
 static void move_gather(struct net *net, struct layer *gather)
 {
     size_t to = gather->bottom[0].blob->maker->nth + 1;

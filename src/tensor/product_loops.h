@@ -36,7 +36,8 @@ struct product_loops {
     void (*multiply)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                      bool add, float *c, size_t row);
 
-    /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. */
+    /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. Rows of
+     * a are neighbours: a->row is 1. */
     void (*add_slices)(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
                        const float *b, float *c, size_t row);
 
