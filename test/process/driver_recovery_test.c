@@ -28,10 +28,12 @@ enum death { FIRST, SECOND_RUN, TAKES_OVER };
 
 static void start_driver(struct cast *c, const char *strategy, const char *epochs, enum death death)
 {
-    /* Asynchronous gradients with momentum 0.9 diverge here; downpour takes plain steps. */
-    const char *momentum = strstr(strategy, "downpour") ? "solver.momentum=0"
-                           : strstr(strategy, "ps=")    ? "solver.momentum=0.5"
-                                                        : "solver.momentum=0.9";
+    /* Asynchronous gradients with momentum 0.9 diverge here. Downpour takes plain steps, longer
+     * ones: it has to learn within the few epochs. */
+    bool plain = strstr(strategy, "downpour");
+    const char *momentum = plain                     ? "solver.momentum=0"
+                           : strstr(strategy, "ps=") ? "solver.momentum=0.5"
+                                                     : "solver.momentum=0.9";
     const char *argv[] = {"driver",
                           c->t->job,
                           "--listen",
@@ -49,6 +51,8 @@ static void start_driver(struct cast *c, const char *strategy, const char *epoch
                           "checkpoint.every_seconds=0.3",
                           "--set",
                           momentum,
+                          "--set",
+                          plain ? "solver.base_lr=0.1" : "solver.base_lr=0.05",
                           "--set",
                           strategy,
                           "--set",
