@@ -1,11 +1,13 @@
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { BLOCK_BYTES = 64 * 1024 };
+enum { BLOCK_BYTES = 64 * 1024, HUGE_PAGE = 2 << 20, LARGE_BYTES = 2 * HUGE_PAGE };
 
 struct arena_block {
     struct arena_block *next;
@@ -54,15 +56,20 @@ static bool within_limit(const struct arena *arena, size_t bytes)
            (arena->bytes <= arena->limit && bytes <= arena->limit - arena->bytes);
 }
 
+/* A large block begins where a huge page may, and asks for such pages. Without them a walk over rows
+ * that are some KiB long looks up a page for each row. */
 static struct arena_block *block_new(size_t size)
 {
-    if (size > SIZE_MAX - 2 * ARENA_ALIGN)
+    size_t align = size >= LARGE_BYTES ? HUGE_PAGE : ARENA_ALIGN;
+    if (size > SIZE_MAX - ARENA_ALIGN - align)
         return NULL;
-    char *memory = calloc(1, 2 * ARENA_ALIGN + size);
+    char *memory = calloc(1, ARENA_ALIGN + align + size);
     if (!memory)
         return NULL;
-    size_t over = (uintptr_t)memory % ARENA_ALIGN;
-    struct arena_block *block = (void *)(memory + (over > 0 ? ARENA_ALIGN - over : 0));
+    size_t over = (uintptr_t)memory % align;
+    struct arena_block *block = (void *)(memory + (over > 0 ? align - over : 0));
+    if (align == HUGE_PAGE)
+        (void)madvise(block, ARENA_ALIGN + size, MADV_HUGEPAGE); /* the kernel may decline */
     block->size = size;
     block->memory = memory;
     return block;

@@ -21,7 +21,8 @@ static void check_piece(const unsigned char *piece, size_t bytes)
 static void test_pieces_are_aligned_zeroed_and_apart(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 3, 63, 64, 65, 1000, 65536, 65537, 200000, 1, 40000, 40000};
+    static const size_t sizes[] = {1,     3,      63,      64, 65,    1000, 65536,
+                                   65537, 200000, 5000000, 1,  40000, 40000};
     enum { PIECES = sizeof sizes / sizeof sizes[0] };
     for (int round = 0; round < 2; round++) {
         struct arena arena;

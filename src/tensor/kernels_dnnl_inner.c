@@ -18,15 +18,21 @@ struct inner_op {
     struct inner_spec spec;
     const struct product_loops *loops;
     size_t N, I, O;
-    float *x, *dx;  /* (N, I) in NCHW order; NULL when the caller's own are */
-    float *strips;  /* on the way there of records of x, turned, or of w; on the way back of columns
-                       of x */
+    float *x, *dx;             /* (N, I) in NCHW order; NULL when the caller's own are */
+    float *strips;             /* on the way there: of records of x, turned, or of w */
+    float *x_apart, *dy_apart; /* copies for dw, or NULL */
     float *packed;  /* on the way back: all columns of w, or some of them for each thread */
     size_t columns; /* of dx, at most, that a thread takes at a time */
     size_t dw_rows; /* of dw, that a thread takes at a time */
     size_t slice;   /* rows of x, of whole records, that dw adds up in one go */
     int threads;
     struct slices db;
+};
+
+/* Rows in memory, and the floats from one to the next. */
+struct rows {
+    const float *at;
+    size_t apart;
 };
 
 /* This many rows of w, by this many columns, stay in a core's second cache while they are
@@ -123,13 +129,41 @@ static void inner_forward(struct op *op, const struct op_args *args)
 /* ---- backward ---- */
 
 /* Rows of dw: dyᵀ·x. */
-static void add_dw(const struct inner_op *inner, size_t o, const float *dy, float *dw)
+static void add_dw(const struct inner_op *inner, size_t o, const struct rows *x,
+                   const struct rows *dy, float *dw)
 {
-    size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
-    const struct product_a turned = {dy + o, 1, inner->O};
-    for (size_t i = 0; i < I; i += strip)
-        inner->loops->add_slices(min_size(inner->dw_rows, inner->O - o), min_size(strip, I - i), N,
-                                 inner->slice, &turned, inner->strips + i * N, dw + o * I + i, I);
+    const struct product_a turned = {dy->at + o, 1, dy->apart};
+    inner->loops->add_slices(min_size(inner->dw_rows, inner->O - o), inner->I, inner->N,
+                             inner->slice, &turned, x->at, x->apart, dw + o * inner->I, inner->I);
+}
+
+/* Rows whose distance is a multiple of CLASH floats share a few sets of the caches. Copies that
+ * are a line longer are worth their time if dw reads each number of them often enough. */
+enum { CLASH = 512, LINE = 16, READS_MIN = 512 };
+
+static bool copies_rows(size_t n, size_t reads)
+{
+    return n % CLASH == 0 && reads >= READS_MIN;
+}
+
+/* The rows of n floats, or copies of them by the threads of a team. */
+static struct rows well_apart(const float *rows, size_t n, size_t count, float *copies)
+{
+    if (!copies)
+        return (struct rows){rows, n};
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < count; i++)
+        memcpy(copies + i * (n + LINE), rows + i * n, n * sizeof *rows);
+    return (struct rows){copies, n + LINE};
+}
+
+static void share_dw(const struct inner_op *inner, const float *x, const float *dy, float *dw)
+{
+    const struct rows xs = well_apart(x, inner->I, inner->N, inner->x_apart);
+    const struct rows dys = well_apart(dy, inner->O, inner->N, inner->dy_apart);
+#pragma omp for schedule(static) nowait
+    for (size_t o = 0; o < inner->O; o += inner->dw_rows)
+        add_dw(inner, o, &xs, &dys, dw);
 }
 
 /* Some columns of dx: dy·w. */
@@ -195,34 +229,15 @@ static void sum_bias(void *user, size_t first, size_t count, float *sum)
     column_sums_add(count, pass->O, pass->dy + first * pass->O, sum);
 }
 
-/* All columns of x, by the threads of a team: some strips each. */
-static void share_packing(const struct inner_op *inner, const float *x)
-{
-    size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
-    size_t strips = (I + strip - 1) / strip, threads = (size_t)omp_get_num_threads();
-#pragma omp for schedule(static, 1)
-    for (size_t part = 0; part < threads; part++) {
-        size_t from = strips * part / threads * strip;
-        size_t end = min_size(strips * (part + 1) / threads * strip, I);
-        if (from < end)
-            inner->loops->pack(N, end - from, x + from, I, inner->strips + from * N);
-    }
-}
-
 static void inner_backward(struct op *op, const struct op_args *args)
 {
     struct inner_op *inner = (struct inner_op *)op;
-    size_t O = inner->O;
     const float *x = inner->x ? inner->x : args->x;
     float *dx = args->dx && inner->dx ? inner->dx : args->dx;
 #pragma omp parallel num_threads(inner->threads)
     {
         if (args->dw)
-            share_packing(inner, x);
-        if (args->dw)
-#pragma omp for schedule(static) nowait
-            for (size_t o = 0; o < O; o += inner->dw_rows)
-                add_dw(inner, o, args->dy, args->dw);
+            share_dw(inner, x, args->dy, args->dw);
         if (dx)
             share_dx(inner, args->w, args->dy, dx);
     }
@@ -251,13 +266,15 @@ static size_t whole_batch(const struct inner_op *inner, size_t n)
     return (n + strip - 1) / strip * strip;
 }
 
-/* Few records are read again for each row of dw from the first cache. Many are not, so that ROWS
+/* Few records are read again for each row of dw from a near cache. Many are not, so that ROWS
  * rows share them; or somewhat fewer, where the thread with the most then has fewer. */
-static size_t choose_dw_rows(size_t N, size_t O, size_t threads)
+static size_t choose_dw_rows(size_t N, size_t I, size_t O, size_t threads)
 {
-    enum { FEW_RECORDS = 256, FEW_ROWS = 12, ROWS_MIN = 24, TILE = 4 };
+    enum { FEW_RECORDS = 64, RECORDS = 256, NEAR = 1 << 18 };
+    enum { FEW_ROWS = 12, ROWS_MIN = 24, TILE = 4 };
+    bool few = N <= FEW_RECORDS || (N <= RECORDS && N * I <= NEAR);
     size_t best = FEW_ROWS, least = SIZE_MAX;
-    for (size_t rows = ROWS; N > FEW_RECORDS && rows >= ROWS_MIN; rows -= TILE) {
+    for (size_t rows = ROWS; !few && rows >= ROWS_MIN; rows -= TILE) {
         size_t parts = (O + rows - 1) / rows, of_thread = (parts + threads - 1) / threads;
         size_t most = min_size(of_thread * rows, O);
         if (most < least) {
@@ -274,13 +291,19 @@ static int plan_training(struct inner_op *inner, struct arena *arena)
     size_t share =
         whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
     inner->columns = min_size(share, COLUMNS);
-    inner->dw_rows = choose_dw_rows(inner->N, inner->O, (size_t)inner->threads);
+    inner->dw_rows = choose_dw_rows(inner->N, inner->I, inner->O, (size_t)inner->threads);
     inner->packed = reserve_room(inner, arena,
                                  packs_weights(inner) ? whole_batch(inner, inner->I) * inner->O
                                                       : (size_t)inner->threads * STEPS * COLUMNS);
     if (inner->x)
         inner->dx = reserve_room(inner, arena, inner->N * inner->I);
-    if (!inner->packed || (inner->x && !inner->dx))
+    if (copies_rows(inner->I, inner->O))
+        inner->x_apart = reserve_room(inner, arena, inner->N * (inner->I + LINE));
+    if (copies_rows(inner->O, inner->I))
+        inner->dy_apart = reserve_room(inner, arena, inner->N * (inner->O + LINE));
+    if (!inner->packed || (inner->x && !inner->dx) ||
+        (copies_rows(inner->I, inner->O) && !inner->x_apart) ||
+        (copies_rows(inner->O, inner->I) && !inner->dy_apart))
         return ERR_NOMEM;
     int result = slices_init(&inner->db, arena, inner->N, inner->O, &bytes);
     inner->op.scratch_bytes += bytes;
@@ -306,9 +329,7 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
     bool small = inner->N * inner->I * inner->O < 16 * PARALLEL_MIN;
     inner->threads = small ? 1 : omp_get_max_threads();
     size_t packed = packs_weights(inner) ? inner->O : inner->N;
-    size_t there = whole_batch(inner, packed) * inner->I,
-           back = inner->N * whole_batch(inner, inner->I);
-    inner->strips = reserve_room(inner, arena, training && back > there ? back : there);
+    inner->strips = reserve_room(inner, arena, whole_batch(inner, packed) * inner->I);
     if (inner_needs_reorder(spec, x_layout)) {
         inner->op.forward.images = inner->op.backward.images = 1;
         inner->x = reserve_room(inner, arena, inner->N * inner->I);

@@ -26,12 +26,26 @@ static void test_inner_products_agree(void **state)
         inner_work(image_array(100, 64, 3, 3), 64, true),
         inner_work(matrix_array(130, 70), 301, true),
         inner_work(matrix_array(17, 1100), 13, false),
+        inner_work(matrix_array(270, 70), 117, true),
+        inner_work(matrix_array(270, 76), 52, false),
+        inner_work(matrix_array(270, 5), 65, false),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("inner product %zu\n", i);
         assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
     }
+}
+
+/* Rows that share sets of the caches. */
+static void test_wide_inner_products_agree(void **state)
+{
+    (void)state;
+    const struct work works[] = {inner_work(matrix_array(20, 512), 513, true),
+                                 inner_work(matrix_array(19, 530), 1024, true),
+                                 inner_work(matrix_array(70, 1024), 512, false)};
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+        assert_conforms(&works[i], LAYOUT_PLAIN);
 }
 
 static void test_relus_agree(void **state)
@@ -255,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_softmax_is_right_and_does_not_overflow),
         cmocka_unit_test(test_softmax_of_rows_of_any_length),
         cmocka_unit_test(test_inner_products_agree),
+        cmocka_unit_test(test_wide_inner_products_agree),
         cmocka_unit_test(test_relus_agree),
         cmocka_unit_test(test_sigmoids_agree),
         cmocka_unit_test(test_scales_agree),

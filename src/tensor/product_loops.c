@@ -16,12 +16,29 @@ enum { TALL = 12 };
 enum { TALL = 6 };
 #endif
 
-/* Steps of `a` that are far from one another lie in pages of their own, where no processor looks
- * ahead by itself: so many steps ahead, a tile asks for them. */
-enum { AHEAD = 32 };
+/* Steps that are far from one another lie in pages of their own, where no processor looks ahead by
+ * itself: so many steps ahead, a tile asks for them. With more, steps whose distance is a power of
+ * two drive one another out of the first cache. */
+enum { AHEAD = 8 };
+
+enum { STRIP = PRODUCT_VECTORS * LANES };
 
 struct tile {
     floats at[TALL][PRODUCT_VECTORS];
+};
+
+/* The columns of a tile: where its first and last vectors begin, of which there is but one if
+ * V = 1. Of the last one, the lanes `from` to `end` are the tile's own. */
+struct tile_columns {
+    size_t first, last;
+    size_t from, end;
+};
+
+/* How a tile reads b. */
+enum reads {
+    READS_PACKED,
+    READS_IN_PLACE,
+    READS_FEW, /* in place, rows that are shorter than a vector */
 };
 
 INLINE size_t vectors_of(size_t n)
@@ -29,10 +46,40 @@ INLINE size_t vectors_of(size_t n)
     return (n + LANES - 1) / LANES;
 }
 
+/* n columns of a strip that is padded. */
+INLINE struct tile_columns padded_columns(size_t V, size_t n)
+{
+    size_t last = (V - 1) * LANES;
+    return (struct tile_columns){.last = last, .end = n - last};
+}
+
+/* Some columns of n. The last vector ends where they do, and has those before it once more, for
+ * nothing can be read behind the last row; unless all are fewer than a vector has. */
+INLINE struct tile_columns columns_in_place(size_t at, size_t n)
+{
+    size_t end = n - at < STRIP ? n : at + STRIP, rest = (end - at) % LANES;
+    if (n < LANES)
+        return (struct tile_columns){.end = n};
+    return (struct tile_columns){at, end - LANES, rest ? LANES - rest : 0, LANES};
+}
+
 /* ---- tiles: T <= TALL rows, V vectors, both constants ---- */
 
+INLINE void tile_ask_for_next(size_t T, size_t V, const struct product_a *a, const float *at,
+                              const float *b, const struct tile_columns *columns)
+{
+    __builtin_prefetch(at + AHEAD * a->step);
+    __builtin_prefetch(at + AHEAD * a->step + T - 1);
+    if (V > 1)
+        __builtin_prefetch(b + columns->first);
+    __builtin_prefetch(b + columns->last);
+    __builtin_prefetch(b + columns->last + LANES - 1);
+}
+
+/* Steps of b are `step` apart. */
 INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct product_a *a,
-                     const float *b, bool far)
+                     const float *b, size_t step, const struct tile_columns *columns,
+                     enum reads reads)
 {
     const float *at = a->at;
     floats sum[TALL][PRODUCT_VECTORS];
@@ -41,15 +88,14 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
 #pragma GCC unroll 2
         for (size_t v = 0; v < V; v++)
             sum[m][v] = (floats){0};
-    for (size_t k = 0; k < K; k++, at += a->step, b += V * LANES) {
+    for (size_t k = 0; k < K; k++, at += a->step, b += step) {
         floats bv[PRODUCT_VECTORS];
-        if (far) {
-            __builtin_prefetch(at + AHEAD * a->step);
-            __builtin_prefetch(at + AHEAD * a->step + T - 1);
-        }
-#pragma GCC unroll 2
-        for (size_t v = 0; v < V; v++)
-            bv[v] = floats_load(b + v * LANES);
+        if (reads != READS_PACKED)
+            tile_ask_for_next(T, V, a, at, b + AHEAD * step, columns);
+        if (V > 1)
+            bv[0] = floats_load(b + columns->first);
+        bv[V - 1] =
+            reads == READS_FEW ? value_load_part(b, columns->end) : floats_load(b + columns->last);
 #pragma GCC unroll 12
         for (size_t m = 0; m < T; m++)
 #pragma GCC unroll 2
@@ -87,19 +133,20 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             EACH_TILE(M, 2, RUN); \
     } while (0)
 
-/* Rows of c from the tile, the first n columns. */
-INLINE void tile_put(const struct tile *t, size_t T, size_t V, size_t n, bool add, float *c,
-                     size_t row)
+/* Rows of c from the tile. */
+INLINE void tile_put(const struct tile *t, size_t T, size_t V, const struct tile_columns *columns,
+                     bool add, float *c, size_t row)
 {
+    bool whole = columns->from == 0 && columns->end == LANES;
     for (size_t m = 0; m < T; m++, c += row)
         for (size_t v = 0; v < V; v++) {
-            float *to = c + v * LANES;
+            float *to = c + (v + 1 < V ? columns->first : columns->last);
             floats all = t->at[m][v];
-            if ((v + 1) * LANES <= n) {
+            if (v + 1 < V || whole) {
                 floats_store(to, add ? floats_load(to) + all : all);
                 continue;
             }
-            for (size_t l = 0; v * LANES + l < n; l++)
+            for (size_t l = columns->from; l < columns->end; l++)
                 to[l] = add ? to[l] + all[l] : all[l];
         }
 }
@@ -112,12 +159,43 @@ static struct product_a rows_from(const struct product_a *a, size_t m)
 static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                            bool add, float *c, size_t row)
 {
-#define RUN(m, T, V)                                  \
-    do {                                              \
-        struct product_a part = rows_from(a, m);      \
-        struct tile t;                                \
-        tile_sum(&t, T, V, K, &part, b, false);       \
-        tile_put(&t, T, V, n, add, c + (m)*row, row); \
+#define RUN(m, T, V)                                                        \
+    do {                                                                    \
+        const struct product_a part = rows_from(a, m);                      \
+        const struct tile_columns columns = padded_columns(V, n);           \
+        struct tile t;                                                      \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED); \
+        tile_put(&t, T, V, &columns, add, c + (m)*row, row);                \
+    } while (0)
+    EITHER_WIDTH(M, n, RUN);
+#undef RUN
+}
+
+/* ---- turned ---- */
+
+INLINE void tile_put_turned(const struct tile *t, size_t T, size_t V, size_t n, bool add,
+                            const float *bias, float *c, size_t row)
+{
+    float turned[PRODUCT_VECTORS * LANES][TALL];
+    for (size_t m = 0; m < T; m++)
+        for (size_t v = 0; v < V; v++)
+            for (size_t l = 0; l < LANES; l++)
+                turned[v * LANES + l][m] = t->at[m][v][l];
+    for (size_t i = 0; i < n; i++, c += row)
+        for (size_t m = 0; m < T; m++)
+            c[m] = (add ? c[m] : bias ? bias[m] : 0) + turned[i][m];
+}
+
+static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
+                            bool add, const float *bias, float *c, size_t row)
+{
+#define RUN(m, T, V)                                                               \
+    do {                                                                           \
+        struct product_a part = rows_from(a, m);                                   \
+        const struct tile_columns columns = padded_columns(V, n);                  \
+        struct tile t = {0};                                                       \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED);        \
+        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);
 #undef RUN
@@ -147,14 +225,15 @@ INLINE void tile_add(struct tile *to, const struct tile *t, size_t T, size_t V)
  * the stack; at the end they are added from the last, which is the shortest. A slice's own sum
  * meets those that it completes in registers. */
 INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t slice,
-                        const struct product_a *a, const float *b)
+                        const struct product_a *a, const float *b, size_t step,
+                        const struct tile_columns *columns, enum reads reads)
 {
     size_t depth = 0;
     struct product_a part = {a->at, 1, a->step};
     for (size_t k = 0, i = 1; k < K; k += slice, i++) {
         size_t len = K - k < slice ? K - k : slice;
         struct tile sum;
-        tile_sum(&sum, T, V, len, &part, b + k * V * LANES, true);
+        tile_sum(&sum, T, V, len, &part, b + k * step, step, columns, reads);
         part.at += len * a->step;
         for (size_t bits = i; bits % 2 == 0; bits /= 2)
             tile_add(&sum, &stack[--depth], T, V);
@@ -164,47 +243,70 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t
         tile_add(&stack[depth - 2], &stack[depth - 1], T, V);
 }
 
-static void add_slices(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
-                       const float *b, float *c, size_t row)
+/* What add_slices multiplies. */
+struct slices_args {
+    size_t K, slice;
+    struct product_a a;
+    const float *b;
+    size_t step; /* of b */
+    float *c;
+    size_t row; /* of c */
+};
+
+/* Columns `from` to n of M rows. */
+static void add_columns(const struct slices_args *args, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
-#define RUN(m, T, V)                                      \
-    do {                                                  \
-        struct product_a part = rows_from(a, m);          \
-        tile_slices(stack, T, V, K, slice, &part, b);     \
-        tile_put(stack, T, V, n, true, c + (m)*row, row); \
+#define ADD(m, T, V, reads)                                                                  \
+    do {                                                                                     \
+        const struct product_a part = rows_from(&args->a, m);                                \
+        tile_slices(stack, T, V, args->K, args->slice, &part, args->b, args->step, &columns, \
+                    reads);                                                                  \
+        tile_put(stack, T, V, &columns, true, args->c + (m)*args->row, args->row);           \
     } while (0)
-    EITHER_WIDTH(M, n, RUN);
+#define RUN(m, T, V)     ADD(m, T, V, READS_IN_PLACE)
+#define RUN_FEW(m, T, V) ADD(m, T, V, READS_FEW)
+    for (size_t at = from; at < n; at += STRIP) {
+        const struct tile_columns columns = columns_in_place(at, n);
+        if (n < LANES)
+            EACH_TILE(M, 1, RUN_FEW);
+        else
+            EITHER_WIDTH(M, n - at, RUN);
+    }
+#undef RUN_FEW
+#undef RUN
+#undef ADD
+}
+
+/* The same of M rows, whole vectors of which make a tile with some columns as its rows. */
+static void add_columns_turned(const struct slices_args *args, size_t M, size_t from, size_t n)
+{
+    struct tile stack[PRODUCT_LEVELS];
+#define RUN(i, T, V)                                                                              \
+    do {                                                                                          \
+        const struct product_a part = {args->b + from + (i), 1, args->step};                      \
+        const struct tile_columns columns = padded_columns(V, (V)*LANES);                         \
+        tile_slices(stack, T, V, args->K, args->slice, &part, args->a.at + rows, args->a.step,       \
+                    &columns, READS_IN_PLACE);                                                    \
+        tile_put_turned(stack, T, V, (V)*LANES, true, NULL, args->c + rows * args->row + from + (i), \
+                        args->row);                                                               \
+    } while (0)
+    for (size_t rows = 0; rows < M; rows += STRIP)
+        EITHER_WIDTH(n - from, M - rows, RUN);
 #undef RUN
 }
 
-/* ---- turned ---- */
-
-INLINE void tile_put_turned(const struct tile *t, size_t T, size_t V, size_t n, bool add,
-                            const float *bias, float *c, size_t row)
+/* The last columns, if they are at most half a vector, take as much less time turned. */
+static void add_slices(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
+                       const float *b, size_t step, float *c, size_t row)
 {
-    float turned[PRODUCT_VECTORS * LANES][TALL];
-    for (size_t m = 0; m < T; m++)
-        for (size_t v = 0; v < V; v++)
-            for (size_t l = 0; l < LANES; l++)
-                turned[v * LANES + l][m] = t->at[m][v][l];
-    for (size_t i = 0; i < n; i++, c += row)
-        for (size_t m = 0; m < T; m++)
-            c[m] = (add ? c[m] : bias ? bias[m] : 0) + turned[i][m];
-}
-
-static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                            bool add, const float *bias, float *c, size_t row)
-{
-#define RUN(m, T, V)                                                               \
-    do {                                                                           \
-        struct product_a part = rows_from(a, m);                                   \
-        struct tile t = {0};                                                       \
-        tile_sum(&t, T, V, K, &part, b, false);                                    \
-        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row); \
-    } while (0)
-    EITHER_WIDTH(M, n, RUN);
-#undef RUN
+    size_t last = n % LANES <= LANES / 2 ? n % LANES : 0, whole = M / LANES * LANES;
+    struct slices_args args = {K, slice, *a, b, step, c, row};
+    add_columns(&args, M, 0, n - last);
+    add_columns_turned(&args, whole, n - last, n);
+    args.a = rows_from(a, whole);
+    args.c += whole * row;
+    add_columns(&args, M - whole, n - last, n);
 }
 
 /* ---- packing ---- */
@@ -213,8 +315,6 @@ static size_t padded_width(size_t n)
 {
     return vectors_of(n) * LANES;
 }
-
-enum { STRIP = PRODUCT_VECTORS * LANES };
 
 /* Row by row, for rows are neighbours' neighbours in memory, and columns far from one another. */
 static void pack_panel(size_t K, size_t n, const float *b, size_t step, float *to)

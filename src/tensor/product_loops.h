@@ -3,7 +3,7 @@
  *
  * A product adds up a[m][k] · b[k][n] in the order of k, whatever the rest of the batch and the
  * thread. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed so that
- * successive steps of k are adjacent; `a` is read in place. */
+ * successive steps of k are adjacent, unless a function says otherwise; `a` is read in place. */
 #ifndef PL_TENSOR_PRODUCT_LOOPS_H
 #define PL_TENSOR_PRODUCT_LOOPS_H
 
@@ -37,9 +37,10 @@ struct product_loops {
                      bool add, float *c, size_t row);
 
     /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. Rows of
-     * a are neighbours: a->row is 1. */
+     * a are neighbours: a->row is 1. All n columns of b are read in place; its steps are `step`
+     * apart. */
     void (*add_slices)(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
-                       const float *b, float *c, size_t row);
+                       const float *b, size_t step, float *c, size_t row);
 
     /* c[n][m] = bias[m] (0 where that is NULL) + a·b, or with `add` is added to. */
     void (*multiply_turned)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
