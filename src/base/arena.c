@@ -56,8 +56,8 @@ static bool within_limit(const struct arena *arena, size_t bytes)
            (arena->bytes <= arena->limit && bytes <= arena->limit - arena->bytes);
 }
 
-/* A large block begins where a huge page may, and asks for such pages. Without them a walk over rows
- * that are some KiB long looks up a page for each row. */
+/* A large block begins where a huge page may, and asks for such pages: a walk over rows of some KiB
+ * looks up a page for each row otherwise. */
 static struct arena_block *block_new(size_t size)
 {
     size_t align = size >= LARGE_BYTES ? HUGE_PAGE : ARENA_ALIGN;

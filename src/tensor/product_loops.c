@@ -243,8 +243,8 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t
         tile_add(&stack[depth - 2], &stack[depth - 1], T, V);
 }
 
-/* What add_slices multiplies. */
-struct slices_args {
+/* The arguments of add_slices. */
+struct factors {
     size_t K, slice;
     struct product_a a;
     const float *b;
@@ -254,15 +254,14 @@ struct slices_args {
 };
 
 /* Columns `from` to n of M rows. */
-static void add_columns(const struct slices_args *args, size_t M, size_t from, size_t n)
+static void add_columns(const struct factors *f, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
-#define ADD(m, T, V, reads)                                                                  \
-    do {                                                                                     \
-        const struct product_a part = rows_from(&args->a, m);                                \
-        tile_slices(stack, T, V, args->K, args->slice, &part, args->b, args->step, &columns, \
-                    reads);                                                                  \
-        tile_put(stack, T, V, &columns, true, args->c + (m)*args->row, args->row);           \
+#define ADD(m, T, V, reads)                                                              \
+    do {                                                                                 \
+        const struct product_a part = rows_from(&f->a, m);                               \
+        tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, reads); \
+        tile_put(stack, T, V, &columns, true, f->c + (m)*f->row, f->row);                \
     } while (0)
 #define RUN(m, T, V)     ADD(m, T, V, READS_IN_PLACE)
 #define RUN_FEW(m, T, V) ADD(m, T, V, READS_FEW)
@@ -279,17 +278,17 @@ static void add_columns(const struct slices_args *args, size_t M, size_t from, s
 }
 
 /* The same of M rows, whole vectors of which make a tile with some columns as its rows. */
-static void add_columns_turned(const struct slices_args *args, size_t M, size_t from, size_t n)
+static void add_columns_turned(const struct factors *f, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
-#define RUN(i, T, V)                                                                              \
-    do {                                                                                          \
-        const struct product_a part = {args->b + from + (i), 1, args->step};                      \
-        const struct tile_columns columns = padded_columns(V, (V)*LANES);                         \
-        tile_slices(stack, T, V, args->K, args->slice, &part, args->a.at + rows, args->a.step,       \
-                    &columns, READS_IN_PLACE);                                                    \
-        tile_put_turned(stack, T, V, (V)*LANES, true, NULL, args->c + rows * args->row + from + (i), \
-                        args->row);                                                               \
+#define RUN(i, T, V)                                                                           \
+    do {                                                                                       \
+        const struct product_a part = {f->b + from + (i), 1, f->step};                         \
+        const struct tile_columns columns = padded_columns(V, (V)*LANES);                      \
+        tile_slices(stack, T, V, f->K, f->slice, &part, f->a.at + rows, f->a.step, &columns,   \
+                    READS_IN_PLACE);                                                           \
+        tile_put_turned(stack, T, V, (V)*LANES, true, NULL, f->c + rows * f->row + from + (i), \
+                        f->row);                                                               \
     } while (0)
     for (size_t rows = 0; rows < M; rows += STRIP)
         EITHER_WIDTH(n - from, M - rows, RUN);
@@ -301,12 +300,12 @@ static void add_slices(size_t M, size_t n, size_t K, size_t slice, const struct 
                        const float *b, size_t step, float *c, size_t row)
 {
     size_t last = n % LANES <= LANES / 2 ? n % LANES : 0, whole = M / LANES * LANES;
-    struct slices_args args = {K, slice, *a, b, step, c, row};
-    add_columns(&args, M, 0, n - last);
-    add_columns_turned(&args, whole, n - last, n);
-    args.a = rows_from(a, whole);
-    args.c += whole * row;
-    add_columns(&args, M - whole, n - last, n);
+    struct factors f = {K, slice, *a, b, step, c, row};
+    add_columns(&f, M, 0, n - last);
+    add_columns_turned(&f, whole, n - last, n);
+    f.a = rows_from(a, whole);
+    f.c += whole * row;
+    add_columns(&f, M - whole, n - last, n);
 }
 
 /* ---- packing ---- */
