@@ -38,7 +38,7 @@ struct rows {
 /* This many rows of w, by this many columns, stay in a core's second cache while they are
  * multiplied by all strips of x; a strip of w has so few rows at a time that they are read in
  * place. */
-enum { ROWS = 48, COLUMNS = 512, STEPS = 64 };
+enum { ROWS = 48, RECORDS = 24, COLUMNS = 512, STEPS = 64 };
 
 /* ---- forward ---- */
 
@@ -60,22 +60,21 @@ static void set_y(const struct inner_op *inner, size_t o, const struct op_args *
     }
 }
 
-/* ROWS records from n on, by weights whose strips are packed: the sums of set_y in its order. */
+/* RECORDS records from n on, by weights whose strips are packed: the sums of set_y in its order. */
 static void set_rows(const struct inner_op *inner, size_t n, const float *x,
                      const struct op_args *args)
 {
     size_t I = inner->I, O = inner->O, strip = inner->loops->strip;
-    size_t rows = min_size(ROWS, inner->N - n);
+    size_t rows = min_size(RECORDS, inner->N - n);
     float *y = op_floats(args).y + n * O;
-    for (size_t i = 0; inner->spec.bias && i < rows; i++)
-        memcpy(y + i * O, args->b, O * sizeof *y);
+    const float *bias = inner->spec.bias ? args->b : NULL;
     for (size_t i = 0; i < I; i += COLUMNS) {
         const struct product_a part = {x + n * I + i, I, 1};
         for (size_t o = 0; o < O; o += strip) {
             size_t columns = min_size(strip, O - o), wide = inner->loops->wide(columns);
-            inner->loops->multiply(rows, columns, min_size(COLUMNS, I - i), &part,
-                                   inner->strips + o * I + i * wide, inner->spec.bias || i > 0,
-                                   y + o, O);
+            inner->loops->multiply(
+                rows, columns, min_size(COLUMNS, I - i), &part, inner->strips + o * I + i * wide,
+                i > 0 ? PRODUCT_ADD : PRODUCT_SET, bias ? bias + o : NULL, y + o, O);
         }
     }
 }
@@ -96,7 +95,7 @@ static void by_records(const struct inner_op *inner, const float *x, const struc
             inner->loops->pack_turned(I, min_size(strip, inner->O - o), args->w + o * I, I,
                                       inner->strips + o * I);
 #pragma omp for schedule(static)
-        for (size_t n = 0; n < inner->N; n += ROWS)
+        for (size_t n = 0; n < inner->N; n += RECORDS)
             set_rows(inner, n, x, args);
     }
 }
@@ -178,21 +177,23 @@ static void set_dx(const struct inner_op *inner, size_t i, size_t columns, const
         inner->loops->pack(steps, columns, w + o * I + i, I, packed);
         for (size_t at = 0; at < columns; at += strip)
             inner->loops->multiply(inner->N, min_size(strip, columns - at), steps, &part,
-                                   packed + at * steps, o > 0, dx + i + at, I);
+                                   packed + at * steps, o > 0 ? PRODUCT_CONTINUE : PRODUCT_SET,
+                                   NULL, dx + i + at, I);
     }
 }
 
-/* ROWS rows of dx, by the whole of w, packed: the sums of set_dx in its order. */
+/* RECORDS rows of dx, by the whole of w, packed: the sums of set_dx in its order. */
 static void set_dx_rows(const struct inner_op *inner, size_t n, const float *dy, float *dx)
 {
     size_t I = inner->I, O = inner->O, strip = inner->loops->strip;
-    size_t rows = min_size(ROWS, inner->N - n);
+    size_t rows = min_size(RECORDS, inner->N - n);
     for (size_t i = 0; i < I; i += strip) {
         size_t columns = min_size(strip, I - i), wide = inner->loops->wide(columns);
-        for (size_t o = 0; o < O; o += STEPS) {
+        for (size_t o = 0; o < O; o += COLUMNS) {
             const struct product_a part = {dy + n * O + o, O, 1};
-            inner->loops->multiply(rows, columns, min_size(STEPS, O - o), &part,
-                                   inner->packed + i * O + o * wide, o > 0, dx + n * I + i, I);
+            inner->loops->multiply(rows, columns, min_size(COLUMNS, O - o), &part,
+                                   inner->packed + i * O + o * wide,
+                                   o > 0 ? PRODUCT_CONTINUE : PRODUCT_SET, NULL, dx + n * I + i, I);
         }
     }
 }
@@ -212,7 +213,7 @@ static void share_dx(const struct inner_op *inner, const float *w, const float *
         inner->loops->pack(inner->O, min_size(strip, I - i), w + i, I,
                            inner->packed + i * inner->O);
 #pragma omp for schedule(static)
-    for (size_t n = 0; n < inner->N; n += ROWS)
+    for (size_t n = 0; n < inner->N; n += RECORDS)
         set_dx_rows(inner, n, dy, dx);
 }
 
@@ -270,9 +271,9 @@ static size_t whole_batch(const struct inner_op *inner, size_t n)
  * rows share them; or somewhat fewer, where the thread with the most then has fewer. */
 static size_t choose_dw_rows(size_t N, size_t I, size_t O, size_t threads)
 {
-    enum { FEW_RECORDS = 64, RECORDS = 256, NEAR = 1 << 18 };
+    enum { FEW = 64, MANY = 256, NEAR = 1 << 18 };
     enum { FEW_ROWS = 12, ROWS_MIN = 24, TILE = 4 };
-    bool few = N <= FEW_RECORDS || (N <= RECORDS && N * I <= NEAR);
+    bool few = N <= FEW || (N <= MANY && N * I <= NEAR);
     size_t best = FEW_ROWS, least = SIZE_MAX;
     for (size_t rows = ROWS; !few && rows >= ROWS_MIN; rows -= TILE) {
         size_t parts = (O + rows - 1) / rows, of_thread = (parts + threads - 1) / threads;

@@ -45,7 +45,8 @@ static void multiply_rows(const struct product_code *c, size_t p, size_t N, size
         for (size_t n = 0; n < N; n += strip) {
             size_t columns = min_size(strip, N - n), wide = c->loops->wide(columns);
             c->loops->multiply(rows, columns, min_size(STEPS, K - k), &a,
-                               scratch_of(c) + n * K + k * wide, add || k > 0, out + p * N + n, N);
+                               scratch_of(c) + n * K + k * wide,
+                               add || k > 0 ? PRODUCT_ADD : PRODUCT_SET, NULL, out + p * N + n, N);
         }
     }
 }
@@ -107,7 +108,8 @@ static void add_weights(const struct product_code *c, const struct part *part,
         c->loops->pack(steps, part->columns, io.x + p * C + part->i, C, packed);
         for (size_t i = part->i; i < end; i += strip)
             c->loops->multiply(part->rows, min_size(strip, end - i), steps, &turned,
-                               packed + (i - part->i) * steps, true, args->dw + part->o * C + i, C);
+                               packed + (i - part->i) * steps, true, NULL,
+                               args->dw + part->o * C + i, C);
     }
 }
 

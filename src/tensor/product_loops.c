@@ -76,10 +76,18 @@ INLINE void tile_ask_for_next(size_t T, size_t V, const struct product_a *a, con
     __builtin_prefetch(b + columns->last + LANES - 1);
 }
 
-/* Steps of b are `step` apart. */
+INLINE floats tile_load(const float *c, size_t v, size_t V, const struct tile_columns *columns)
+{
+    if (v + 1 < V)
+        return floats_load(c + columns->first);
+    return columns->end == LANES ? floats_load(c + columns->last)
+                                 : value_load_part(c + columns->last, columns->end);
+}
+
+/* Begins with rows of c (NULL: 0), `row` apart. Steps of b are `step` apart. */
 INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct product_a *a,
                      const float *b, size_t step, const struct tile_columns *columns,
-                     enum reads reads)
+                     enum reads reads, const float *c, size_t row)
 {
     const float *at = a->at;
     floats sum[TALL][PRODUCT_VECTORS];
@@ -87,7 +95,7 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
     for (size_t m = 0; m < T; m++)
 #pragma GCC unroll 2
         for (size_t v = 0; v < V; v++)
-            sum[m][v] = (floats){0};
+            sum[m][v] = c ? tile_load(c + m * row, v, V, columns) : (floats){0};
     for (size_t k = 0; k < K; k++, at += a->step, b += step) {
         floats bv[PRODUCT_VECTORS];
         if (reads != READS_PACKED)
@@ -133,22 +141,38 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             EACH_TILE(M, 2, RUN); \
     } while (0)
 
-/* Rows of c from the tile. */
-INLINE void tile_put(const struct tile *t, size_t T, size_t V, const struct tile_columns *columns,
-                     bool add, float *c, size_t row)
+/* c[0], the tile's row m, = base + the row. */
+INLINE void tile_put_row(const struct tile *t, size_t m, size_t V,
+                         const struct tile_columns *columns, const float *base, float *c)
 {
-    bool whole = columns->from == 0 && columns->end == LANES;
-    for (size_t m = 0; m < T; m++, c += row)
-        for (size_t v = 0; v < V; v++) {
-            float *to = c + (v + 1 < V ? columns->first : columns->last);
-            floats all = t->at[m][v];
-            if (v + 1 < V || whole) {
-                floats_store(to, add ? floats_load(to) + all : all);
-                continue;
-            }
+#pragma GCC unroll 2
+    for (size_t v = 0; v < V; v++) {
+        size_t at = v + 1 < V ? columns->first : columns->last;
+        floats all = t->at[m][v];
+        if (v + 1 < V || (columns->from == 0 && columns->end == LANES))
+            floats_store(c + at, base ? floats_load(base + at) + all : all);
+        else
             for (size_t l = columns->from; l < columns->end; l++)
-                to[l] = add ? to[l] + all[l] : all[l];
-        }
+                c[at + l] = base ? base[at + l] + all[l] : all[l];
+    }
+}
+
+/* Rows of c from the tile, with `add` added to them, else to a bias or nothing. */
+INLINE void tile_put(const struct tile *t, size_t T, size_t V, const struct tile_columns *columns,
+                     bool add, const float *bias, float *c, size_t row)
+{
+    if (add)
+#pragma GCC unroll 12
+        for (size_t m = 0; m < T; m++, c += row)
+            tile_put_row(t, m, V, columns, c, c);
+    else if (bias)
+#pragma GCC unroll 12
+        for (size_t m = 0; m < T; m++, c += row)
+            tile_put_row(t, m, V, columns, bias, c);
+    else
+#pragma GCC unroll 12
+        for (size_t m = 0; m < T; m++, c += row)
+            tile_put_row(t, m, V, columns, NULL, c);
 }
 
 static struct product_a rows_from(const struct product_a *a, size_t m)
@@ -157,15 +181,16 @@ static struct product_a rows_from(const struct product_a *a, size_t m)
 }
 
 static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                           bool add, float *c, size_t row)
+                           enum product_result result, const float *bias, float *c, size_t row)
 {
-#define RUN(m, T, V)                                                        \
-    do {                                                                    \
-        const struct product_a part = rows_from(a, m);                      \
-        const struct tile_columns columns = padded_columns(V, n);           \
-        struct tile t;                                                      \
-        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED); \
-        tile_put(&t, T, V, &columns, add, c + (m)*row, row);                \
+#define RUN(m, T, V)                                                                 \
+    do {                                                                             \
+        const struct product_a part = rows_from(a, m);                               \
+        const struct tile_columns columns = padded_columns(V, n);                    \
+        struct tile t;                                                               \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED,           \
+                 result == PRODUCT_CONTINUE ? c + (m)*row : NULL, row);              \
+        tile_put(&t, T, V, &columns, result == PRODUCT_ADD, bias, c + (m)*row, row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);
 #undef RUN
@@ -189,13 +214,13 @@ INLINE void tile_put_turned(const struct tile *t, size_t T, size_t V, size_t n, 
 static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                             bool add, const float *bias, float *c, size_t row)
 {
-#define RUN(m, T, V)                                                               \
-    do {                                                                           \
-        struct product_a part = rows_from(a, m);                                   \
-        const struct tile_columns columns = padded_columns(V, n);                  \
-        struct tile t = {0};                                                       \
-        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED);        \
-        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row); \
+#define RUN(m, T, V)                                                                 \
+    do {                                                                             \
+        struct product_a part = rows_from(a, m);                                     \
+        const struct tile_columns columns = padded_columns(V, n);                    \
+        struct tile t = {0};                                                         \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED, NULL, 0); \
+        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row);   \
     } while (0)
     EITHER_WIDTH(M, n, RUN);
 #undef RUN
@@ -233,7 +258,7 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t
     for (size_t k = 0, i = 1; k < K; k += slice, i++) {
         size_t len = K - k < slice ? K - k : slice;
         struct tile sum;
-        tile_sum(&sum, T, V, len, &part, b + k * step, step, columns, reads);
+        tile_sum(&sum, T, V, len, &part, b + k * step, step, columns, reads, NULL, 0);
         part.at += len * a->step;
         for (size_t bits = i; bits % 2 == 0; bits /= 2)
             tile_add(&sum, &stack[--depth], T, V);
@@ -261,7 +286,7 @@ static void add_columns(const struct factors *f, size_t M, size_t from, size_t n
     do {                                                                                 \
         const struct product_a part = rows_from(&f->a, m);                               \
         tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, reads); \
-        tile_put(stack, T, V, &columns, true, f->c + (m)*f->row, f->row);                \
+        tile_put(stack, T, V, &columns, true, NULL, f->c + (m)*f->row, f->row);          \
     } while (0)
 #define RUN(m, T, V)     ADD(m, T, V, READS_IN_PLACE)
 #define RUN_FEW(m, T, V) ADD(m, T, V, READS_FEW)

@@ -14,6 +14,13 @@
 
 enum { PRODUCT_VECTORS = 2, PRODUCT_LEVELS = 32 };
 
+/* Which use a product makes of c. */
+enum product_result {
+    PRODUCT_SET,
+    PRODUCT_ADD,      /* the sum is added to c */
+    PRODUCT_CONTINUE, /* c is the sum of earlier steps: with the same bits as in one call */
+};
+
 /* Element (m, k) is at m · row + k · step. */
 struct product_a {
     const float *at;
@@ -32,9 +39,10 @@ struct product_loops {
     void (*pack)(size_t K, size_t n, const float *b, size_t step, float *to);
     void (*pack_turned)(size_t K, size_t n, const float *b, size_t step, float *to);
 
-    /* c[m][n] = a·b, or with `add` is added to; rows of c are `row` apart. */
+    /* c[m][n] = bias[n] (0 where that is NULL) + a·b, c + a·b, or the sum a·b continued; rows of c
+     * are `row` apart. */
     void (*multiply)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                     bool add, float *c, size_t row);
+                     enum product_result result, const float *bias, float *c, size_t row);
 
     /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. Rows of
      * a are neighbours: a->row is 1. All n columns of b are read in place; its steps are `step`

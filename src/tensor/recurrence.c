@@ -139,11 +139,10 @@ void recurrence_multiply(const struct recurrence *r, struct range rows, struct p
 {
     const struct product_a a = {from.at + rows.from * from.row, from.row, from.step};
     float *out = to + rows.from * columns;
-    for (size_t n = 0; bias && n < rows.len; n++)
-        memcpy(out + n * columns, bias, columns * sizeof *bias);
     for (size_t o = 0; o < columns; o += r->products->strip)
         r->products->multiply(rows.len, min_size(r->products->strip, columns - o), K, &a,
-                              packed + o * K, bias != NULL, out + o, columns);
+                              packed + o * K, PRODUCT_SET, bias ? bias + o : NULL, out + o,
+                              columns);
 }
 
 struct range recurrence_part(const struct recurrence *r, size_t part)
