@@ -12,8 +12,9 @@
 #include "wire/wire_send.h"
 
 /* How long a turn lasts, which the other replicas wait for: so long, or half of the round before
- * it. */
-#define TURN_LEAST (3 * WORLD_SECOND / 10)
+ * it. The first of a view is shorter, since the round behind it may be one that is repeated. */
+#define TURN_LEAST (2 * WORLD_SECOND / 5)
+#define TURN_FIRST (WORLD_SECOND / 20)
 
 enum { PORTION_CHUNKS = 2 }; /* of each vector */
 
@@ -260,8 +261,10 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
     if (members_empty(&g->donors))
         return slice_group_await_end(g);
     g->turn = (struct slice_run){.c = slice_group_coll(g, g->peers, PEER_LANE, 0, &g->turn.waits)};
-    int64_t begun = world_now(g->m->world), round = g->turn_ended > 0 ? begun - g->turn_ended : 0;
-    int64_t turn = round / 2 > TURN_LEAST ? round / 2 : TURN_LEAST;
+    int64_t begun = world_now(g->m->world), round = begun - g->turn_ended;
+    int64_t turn = g->turn_ended == 0       ? TURN_FIRST
+                   : round / 2 > TURN_LEAST ? round / 2
+                                            : TURN_LEAST;
     atomic_store(&g->m->group->work.busy, false);
     int rc = slice_group_is_fresh(g) ? begin_turn(g, state) : OK;
     atomic_store(&g->m->group->work.busy, true);

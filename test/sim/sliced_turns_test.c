@@ -147,8 +147,8 @@ static void test_means_of_a_norm_are_handed_over(void **state)
     tiny_write(*state, "norm.prototxt", norm_net);
     snprintf(file, sizeof file, "net.file=%s/norm.prototxt", ((struct tiny *)*state)->folder);
     SIM(*state,
-        "node { count: 9 } step_seconds: 0.4 link { mbit: 10 } "
-        "fault { at: 21 kill: 3 } fault { at: 21.3 kill: 0 }",
+        "node { count: 9 } step_seconds: 0.4 link { mbit: 50 } "
+        "fault { at: 21 kill: 3 } fault { at: 21.2 kill: 0 }",
         &r, "slices=2", file, "workers=4", "standby=1", "strategy.allreduce={}", "stop.epochs",
         "stop.steps=104", "solver={type:'Adam' base_lr:0.002 momentum:0.9 lr_policy:'fixed'}",
         "collective.chunk_kb=4", "evaluate.every_steps=1000");
