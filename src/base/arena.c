@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { BLOCK_BYTES = 64 * 1024, HUGE_PAGE = 2 << 20, LARGE_BYTES = 2 * HUGE_PAGE };
 
@@ -56,20 +57,27 @@ static bool within_limit(const struct arena *arena, size_t bytes)
            (arena->bytes <= arena->limit && bytes <= arena->limit - arena->bytes);
 }
 
-/* A large block begins where a huge page may, and asks for such pages: a walk over rows of some KiB
- * looks up a page for each row otherwise. */
+/* Are addresses limited, which the alignment of a huge page would waste? */
+static bool few_addresses(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* A large block's memory begins where a huge page may, its header before it: what nobody writes to
+ * takes none. A walk over rows of some KiB looks up a page for each row otherwise. */
 static struct arena_block *block_new(size_t size)
 {
-    size_t align = size >= LARGE_BYTES ? HUGE_PAGE : ARENA_ALIGN;
+    size_t align = size >= LARGE_BYTES && !few_addresses() ? HUGE_PAGE : ARENA_ALIGN;
     if (size > SIZE_MAX - ARENA_ALIGN - align)
         return NULL;
     char *memory = calloc(1, ARENA_ALIGN + align + size);
     if (!memory)
         return NULL;
-    size_t over = (uintptr_t)memory % align;
+    size_t over = ((uintptr_t)memory + ARENA_ALIGN) % align;
     struct arena_block *block = (void *)(memory + (over > 0 ? align - over : 0));
     if (align == HUGE_PAGE)
-        (void)madvise(block, ARENA_ALIGN + size, MADV_HUGEPAGE); /* the kernel may decline */
+        (void)madvise((char *)block + ARENA_ALIGN, size, MADV_HUGEPAGE); /* or smaller ones */
     block->size = size;
     block->memory = memory;
     return block;

@@ -1,7 +1,7 @@
 /* An arena: memory that is taken piece by piece at set-up and given back all at once. Pieces are
  * zeroed and aligned to 64 bytes (a cache line, an AVX-512 register). Dropping a node's arena is
- * the node's death. A large piece takes hardly any memory, nor the time to zero it, before it is
- * written to. */
+ * the node's death. A large piece takes no memory, nor the time to zero it, before it is written
+ * to. */
 #ifndef PL_BASE_ARENA_H
 #define PL_BASE_ARENA_H
 

@@ -35,9 +35,9 @@ struct rows {
     size_t apart;
 };
 
-/* This many rows of w, by this many columns, stay in a core's second cache while they are
- * multiplied by all strips of x; a strip of w has so few rows at a time that they are read in
- * place. */
+/* ROWS rows of w, by COLUMNS columns, stay in a core's second cache while they are multiplied by
+ * all strips of x, and RECORDS records with a packed strip in the first one. A strip of w that is
+ * packed for dx has STEPS rows of COLUMNS. */
 enum { ROWS = 48, RECORDS = 24, COLUMNS = 512, STEPS = 64 };
 
 /* ---- forward ---- */
@@ -74,7 +74,7 @@ static void set_rows(const struct inner_op *inner, size_t n, const float *x,
             size_t columns = min_size(strip, O - o), wide = inner->loops->wide(columns);
             inner->loops->multiply(
                 rows, columns, min_size(COLUMNS, I - i), &part, inner->strips + o * I + i * wide,
-                i > 0 ? PRODUCT_ADD : PRODUCT_SET, bias ? bias + o : NULL, y + o, O);
+                i > 0 ? PRODUCT_ADD : PRODUCT_SET, bias && i == 0 ? bias + o : NULL, y + o, O);
         }
     }
 }
@@ -298,13 +298,13 @@ static int plan_training(struct inner_op *inner, struct arena *arena)
                                                       : (size_t)inner->threads * STEPS * COLUMNS);
     if (inner->x)
         inner->dx = reserve_room(inner, arena, inner->N * inner->I);
-    if (copies_rows(inner->I, inner->O))
+    bool copies_x = copies_rows(inner->I, inner->O), copies_dy = copies_rows(inner->O, inner->I);
+    if (copies_x)
         inner->x_apart = reserve_room(inner, arena, inner->N * (inner->I + LINE));
-    if (copies_rows(inner->O, inner->I))
+    if (copies_dy)
         inner->dy_apart = reserve_room(inner, arena, inner->N * (inner->O + LINE));
-    if (!inner->packed || (inner->x && !inner->dx) ||
-        (copies_rows(inner->I, inner->O) && !inner->x_apart) ||
-        (copies_rows(inner->O, inner->I) && !inner->dy_apart))
+    if (!inner->packed || (inner->x && !inner->dx) || (copies_x && !inner->x_apart) ||
+        (copies_dy && !inner->dy_apart))
         return ERR_NOMEM;
     int result = slices_init(&inner->db, arena, inner->N, inner->O, &bytes);
     inner->op.scratch_bytes += bytes;

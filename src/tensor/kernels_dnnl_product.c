@@ -35,9 +35,9 @@ static size_t wide_of(const struct product_code *c, size_t n)
 
 /* ---- pixels by weights ---- */
 
-/* ROWS pixels from p on: out (P, N) = in (P, K) · b, whose strips are packed. */
+/* ROWS pixels from p on: out (P, N) = bias (NULL: 0) + in (P, K) · b, whose strips are packed. */
 static void multiply_rows(const struct product_code *c, size_t p, size_t N, size_t K,
-                          const float *in, bool add, float *out)
+                          const float *in, const float *bias, float *out)
 {
     size_t strip = c->loops->strip, rows = min_size(ROWS, c->P - p);
     for (size_t k = 0; k < K; k += STEPS) {
@@ -45,8 +45,8 @@ static void multiply_rows(const struct product_code *c, size_t p, size_t N, size
         for (size_t n = 0; n < N; n += strip) {
             size_t columns = min_size(strip, N - n), wide = c->loops->wide(columns);
             c->loops->multiply(rows, columns, min_size(STEPS, K - k), &a,
-                               scratch_of(c) + n * K + k * wide,
-                               add || k > 0 ? PRODUCT_ADD : PRODUCT_SET, NULL, out + p * N + n, N);
+                               scratch_of(c) + n * K + k * wide, k > 0 ? PRODUCT_ADD : PRODUCT_SET,
+                               bias && k == 0 ? bias + n : NULL, out + p * N + n, N);
         }
     }
 }
@@ -63,13 +63,8 @@ static void product_forward(struct conv_code *code, const struct op_args *args)
             c->loops->pack_turned(C, min_size(strip, O - o), args->w + o * C, C,
                                   scratch_of(c) + o * C);
 #pragma omp for schedule(static)
-        for (size_t p = 0; p < P; p += ROWS) {
-            float *y = io.y + p * O;
-            for (size_t i = 0; c->bias && i < min_size(ROWS, P - p); i++)
-                for (size_t o = 0; o < O; o++)
-                    y[i * O + o] = args->b[o];
-            multiply_rows(c, p, O, C, io.x, c->bias, io.y);
-        }
+        for (size_t p = 0; p < P; p += ROWS)
+            multiply_rows(c, p, O, C, io.x, c->bias ? args->b : NULL, io.y);
     }
 }
 
@@ -84,7 +79,7 @@ static void backward_data(struct conv_code *code, const struct op_args *args)
             c->loops->pack(O, min_size(strip, C - i), args->w + i, C, scratch_of(c) + i * O);
 #pragma omp for schedule(static)
         for (size_t p = 0; p < c->P; p += ROWS)
-            multiply_rows(c, p, C, O, args->dy, false, args->dx);
+            multiply_rows(c, p, C, O, args->dy, NULL, args->dx);
     }
 }
 
@@ -108,7 +103,7 @@ static void add_weights(const struct product_code *c, const struct part *part,
         c->loops->pack(steps, part->columns, io.x + p * C + part->i, C, packed);
         for (size_t i = part->i; i < end; i += strip)
             c->loops->multiply(part->rows, min_size(strip, end - i), steps, &turned,
-                               packed + (i - part->i) * steps, true, NULL,
+                               packed + (i - part->i) * steps, PRODUCT_ADD, NULL,
                                args->dw + part->o * C + i, C);
     }
 }

@@ -3,6 +3,7 @@
  */
 #include "tensor/product_loops.h"
 
+#include "base/fault.h"
 #include "tensor/turn.h"
 
 #include <string.h>
@@ -76,6 +77,7 @@ INLINE void tile_ask_for_next(size_t T, size_t V, const struct product_a *a, con
     __builtin_prefetch(b + columns->last + LANES - 1);
 }
 
+/* A vector of a row of c; lanes behind the tile's own are 0. */
 INLINE floats tile_load(const float *c, size_t v, size_t V, const struct tile_columns *columns)
 {
     if (v + 1 < V)
@@ -117,7 +119,7 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             t->at[m][v] = sum[m][v];
 }
 
-/* Run RUN(T, V) with T the rows from m on; it computes T of them. Two tiles of two thirds are
+/* Run RUN(m, T, V) with T of the rows from m on. Two tiles of two thirds are
  * faster than a tall one and a low one, whose sums wait for one another. */
 #define EACH_TILE(M, V, RUN)                                           \
     do {                                                               \
@@ -183,6 +185,7 @@ static struct product_a rows_from(const struct product_a *a, size_t m)
 static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                            enum product_result result, const float *bias, float *c, size_t row)
 {
+    PL_ASSERT(!bias || result == PRODUCT_SET);
 #define RUN(m, T, V)                                                                 \
     do {                                                                             \
         const struct product_a part = rows_from(a, m);                               \
@@ -206,9 +209,11 @@ INLINE void tile_put_turned(const struct tile *t, size_t T, size_t V, size_t n, 
         for (size_t v = 0; v < V; v++)
             for (size_t l = 0; l < LANES; l++)
                 turned[v * LANES + l][m] = t->at[m][v][l];
-    for (size_t i = 0; i < n; i++, c += row)
+    for (size_t i = 0; i < n; i++, c += row) {
+        const float *base = add ? c : bias;
         for (size_t m = 0; m < T; m++)
-            c[m] = (add ? c[m] : bias ? bias[m] : 0) + turned[i][m];
+            c[m] = base ? base[m] + turned[i][m] : turned[i][m];
+    }
 }
 
 static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
@@ -320,7 +325,8 @@ static void add_columns_turned(const struct factors *f, size_t M, size_t from, s
 #undef RUN
 }
 
-/* The last columns, if they are at most half a vector, take as much less time turned. */
+/* The last columns are computed turned if they are at most half a vector: a vector of them would
+ * take as long as a whole one. Rows that are fewer than a vector has are not turned. */
 static void add_slices(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
                        const float *b, size_t step, float *c, size_t row)
 {

@@ -1,5 +1,5 @@
-/* Matrix products for inner products: many weights, and a small batch. Private to
- * kernels_dnnl_inner.c and kernels_dnnl_product.c.
+/* Matrix products for inner products, 1x1 convolutions and recurrent layers: many weights, and a
+ * small batch. Private to kernels_dnnl_inner.c, kernels_dnnl_product.c and recurrence*.c.
  *
  * A product adds up a[m][k] · b[k][n] in the order of k, whatever the rest of the batch and the
  * thread. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed so that
@@ -39,8 +39,8 @@ struct product_loops {
     void (*pack)(size_t K, size_t n, const float *b, size_t step, float *to);
     void (*pack_turned)(size_t K, size_t n, const float *b, size_t step, float *to);
 
-    /* c[m][n] = bias[n] (0 where that is NULL) + a·b, c + a·b, or the sum a·b continued; rows of c
-     * are `row` apart. */
+    /* c[m][n] = bias[n] (0 where that is NULL) + a·b, c + a·b, or the sum a·b continued, both of
+     * which take no bias; rows of c are `row` apart. */
     void (*multiply)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                      enum product_result result, const float *bias, float *c, size_t row);
 
