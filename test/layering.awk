@@ -28,6 +28,8 @@ BEGIN {
     # Calls that only a world may make.
     put("time.h sys/time.h pthread.h threads.h sys/socket.h sys/epoll.h sys/eventfd.h fcntl.h " \
         "unistd.h sys/stat.h sys/types.h sys/mman.h dirent.h poll.h signal.h netdb.h", header, 1)
+    # Large pages are memory, which no world has; `mmap` stays a call of the worlds.
+    put("src/base/arena.c:sys/mman.h", may_include, 1)
     put("clock_gettime clock_nanosleep gettimeofday clock time nanosleep sleep usleep", call, "clock")
     put("rand srand random srandom rand_r drand48 getrandom", call, "random numbers")
     put("thrd_create mtx_lock cnd_wait", call, "threads")
@@ -131,6 +133,7 @@ function judge_system(path) {
     if (path == "omp.h" && folder != "tensor") bad("<omp.h>: OpenMP stays inside src/tensor")
     if (path ~ /dnnl/ && folder != "tensor") bad("<" path ">: oneDNN stays inside src/tensor")
     if (folder == "jni" && (path == "pthread.h" || path == "signal.h")) return
+    if ((FILENAME ":" path) in may_include) return
     if (!outside && ((path in header) || path ~ /^(netinet|arpa|linux)\//))
         bad("<" path ">: only a world may ask the machine for that")
 }
