@@ -171,6 +171,7 @@ count_skips() { # DIR
     broken+="failed: skipped in $1, which test/skips.txt does not allow here:"$'\n'$unexpected$'\n'
 }
 
+# The output of a test in its last run.
 output_of() { # DIR TEST
     awk -v name="Testing: $2" '
         index($0, name) && substr($0, index($0, name)) == name { on = 1 }

@@ -77,7 +77,7 @@ static struct arena_block *block_new(size_t size)
     size_t over = ((uintptr_t)memory + ARENA_ALIGN) % align;
     struct arena_block *block = (void *)(memory + (over > 0 ? align - over : 0));
     if (align == HUGE_PAGE)
-        (void)madvise((char *)block + ARENA_ALIGN, size, MADV_HUGEPAGE); /* or smaller ones */
+        (void)madvise((char *)block + ARENA_ALIGN, size, MADV_HUGEPAGE); /* a wish */
     block->size = size;
     block->memory = memory;
     return block;
