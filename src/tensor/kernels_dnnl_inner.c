@@ -25,6 +25,7 @@ struct inner_op {
     size_t columns; /* of dx, at most, that a thread takes at a time */
     size_t dw_rows; /* of dw, that a thread takes at a time */
     size_t slice;   /* rows of x, of whole records, that dw adds up in one go */
+    size_t dw_part; /* rows of x, of whole slices, that all of dw takes before it takes others */
     int threads;
     struct slices db;
 };
@@ -127,13 +128,14 @@ static void inner_forward(struct op *op, const struct op_args *args)
 
 /* ---- backward ---- */
 
-/* Rows of dw: dyᵀ·x. */
-static void add_dw(const struct inner_op *inner, size_t o, const struct rows *x,
+/* Rows of dw: dyᵀ·x, of the rows of x from n on. */
+static void add_dw(const struct inner_op *inner, size_t o, size_t n, const struct rows *x,
                    const struct rows *dy, float *dw)
 {
-    const struct product_a turned = {dy->at + o, 1, dy->apart};
-    inner->loops->add_slices(min_size(inner->dw_rows, inner->O - o), inner->I, inner->N,
-                             inner->slice, &turned, x->at, x->apart, dw + o * inner->I, inner->I);
+    const struct product_a turned = {dy->at + n * dy->apart + o, 1, dy->apart};
+    inner->loops->add_slices(min_size(inner->dw_rows, inner->O - o), inner->I,
+                             min_size(inner->dw_part, inner->N - n), inner->slice, &turned,
+                             x->at + n * x->apart, x->apart, dw + o * inner->I, inner->I);
 }
 
 /* Rows whose distance is a multiple of CLASH floats share a few sets of the caches. Copies that
@@ -160,9 +162,10 @@ static void share_dw(const struct inner_op *inner, const float *x, const float *
 {
     const struct rows xs = well_apart(x, inner->I, inner->N, inner->x_apart);
     const struct rows dys = well_apart(dy, inner->O, inner->N, inner->dy_apart);
+    for (size_t n = 0; n < inner->N; n += inner->dw_part)
 #pragma omp for schedule(static) nowait
-    for (size_t o = 0; o < inner->O; o += inner->dw_rows)
-        add_dw(inner, o, &xs, &dys, dw);
+        for (size_t o = 0; o < inner->O; o += inner->dw_rows)
+            add_dw(inner, o, n, &xs, &dys, dw);
 }
 
 /* Some columns of dx: dy·w. */
@@ -286,12 +289,26 @@ static size_t choose_dw_rows(size_t N, size_t I, size_t O, size_t threads)
     return best;
 }
 
+/* All rows of x, or two parts of them where each is long: then a part, and the columns of dy that
+ * are read with it and next, stay in a core's second cache. The first part is the largest power of
+ * two of slices, so that the sum of both has the order of slices.h. */
+static size_t choose_dw_part(const struct inner_op *inner)
+{
+    enum { FAR = 1 << 18, STEPS_MIN = 512, OUTPUTS_MIN = 4 * ROWS };
+    size_t part = inner->slice;
+    while (2 * part < inner->N)
+        part *= 2;
+    bool far = inner->N * inner->I >= FAR && inner->O >= OUTPUTS_MIN;
+    return far && part >= STEPS_MIN ? part : inner->N;
+}
+
 static int plan_training(struct inner_op *inner, struct arena *arena)
 {
     size_t bytes = 0;
     size_t share =
         whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
     inner->columns = min_size(share, COLUMNS);
+    inner->dw_part = choose_dw_part(inner);
     inner->dw_rows = choose_dw_rows(inner->N, inner->I, inner->O, (size_t)inner->threads);
     inner->packed = reserve_room(inner, arena,
                                  packs_weights(inner) ? whole_batch(inner, inner->I) * inner->O

@@ -35,11 +35,18 @@ struct tile_columns {
     size_t from, end;
 };
 
-/* How a tile reads b. */
+/* How a tile reads b; of which only the first columns of all, in place, ask for the rows of a that
+ * the next call has, `next` behind its own. */
 enum reads {
     READS_PACKED,
+    READS_FIRST,
     READS_IN_PLACE,
     READS_FEW, /* in place, rows that are shorter than a vector */
+};
+
+struct reading {
+    enum reads from;
+    size_t next;
 };
 
 INLINE size_t vectors_of(size_t n)
@@ -89,7 +96,7 @@ INLINE floats tile_load(const float *c, size_t v, size_t V, const struct tile_co
 /* Begins with rows of c (NULL: 0), `row` apart. Steps of b are `step` apart. */
 INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct product_a *a,
                      const float *b, size_t step, const struct tile_columns *columns,
-                     enum reads reads, const float *c, size_t row)
+                     struct reading reads, const float *c, size_t row)
 {
     const float *at = a->at;
     floats sum[TALL][PRODUCT_VECTORS];
@@ -100,12 +107,14 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             sum[m][v] = c ? tile_load(c + m * row, v, V, columns) : (floats){0};
     for (size_t k = 0; k < K; k++, at += a->step, b += step) {
         floats bv[PRODUCT_VECTORS];
-        if (reads != READS_PACKED)
+        if (reads.from != READS_PACKED)
             tile_ask_for_next(T, V, a, at, b + AHEAD * step, columns);
+        if (reads.from == READS_FIRST)
+            __builtin_prefetch(at + reads.next, 0, 2);
         if (V > 1)
             bv[0] = floats_load(b + columns->first);
-        bv[V - 1] =
-            reads == READS_FEW ? value_load_part(b, columns->end) : floats_load(b + columns->last);
+        bv[V - 1] = reads.from == READS_FEW ? value_load_part(b, columns->end)
+                                            : floats_load(b + columns->last);
 #pragma GCC unroll 12
         for (size_t m = 0; m < T; m++)
 #pragma GCC unroll 2
@@ -177,6 +186,8 @@ INLINE void tile_put(const struct tile *t, size_t T, size_t V, const struct tile
             tile_put_row(t, m, V, columns, NULL, c);
 }
 
+static const struct reading packed = {READS_PACKED, 0};
+
 static struct product_a rows_from(const struct product_a *a, size_t m)
 {
     return (struct product_a){a->at + m * a->row, a->row, a->step};
@@ -191,7 +202,7 @@ static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a 
         const struct product_a part = rows_from(a, m);                               \
         const struct tile_columns columns = padded_columns(V, n);                    \
         struct tile t;                                                               \
-        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED,           \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, packed,                 \
                  result == PRODUCT_CONTINUE ? c + (m)*row : NULL, row);              \
         tile_put(&t, T, V, &columns, result == PRODUCT_ADD, bias, c + (m)*row, row); \
     } while (0)
@@ -219,13 +230,13 @@ INLINE void tile_put_turned(const struct tile *t, size_t T, size_t V, size_t n, 
 static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                             bool add, const float *bias, float *c, size_t row)
 {
-#define RUN(m, T, V)                                                                 \
-    do {                                                                             \
-        struct product_a part = rows_from(a, m);                                     \
-        const struct tile_columns columns = padded_columns(V, n);                    \
-        struct tile t = {0};                                                         \
-        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, READS_PACKED, NULL, 0); \
-        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row);   \
+#define RUN(m, T, V)                                                               \
+    do {                                                                           \
+        struct product_a part = rows_from(a, m);                                   \
+        const struct tile_columns columns = padded_columns(V, n);                  \
+        struct tile t = {0};                                                       \
+        tile_sum(&t, T, V, K, &part, b, (V)*LANES, &columns, packed, NULL, 0);     \
+        tile_put_turned(&t, T, V, n, add, bias ? bias + (m) : NULL, c + (m), row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);
 #undef RUN
@@ -256,7 +267,7 @@ INLINE void tile_add(struct tile *to, const struct tile *t, size_t T, size_t V)
  * meets those that it completes in registers. */
 INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t slice,
                         const struct product_a *a, const float *b, size_t step,
-                        const struct tile_columns *columns, enum reads reads)
+                        const struct tile_columns *columns, struct reading reads)
 {
     size_t depth = 0;
     struct product_a part = {a->at, 1, a->step};
@@ -287,22 +298,27 @@ struct factors {
 static void add_columns(const struct factors *f, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
-#define ADD(m, T, V, reads)                                                              \
-    do {                                                                                 \
-        const struct product_a part = rows_from(&f->a, m);                               \
-        tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, reads); \
-        tile_put(stack, T, V, &columns, true, NULL, f->c + (m)*f->row, f->row);          \
+#define ADD(m, T, V, reads)                                                            \
+    do {                                                                               \
+        const struct product_a part = rows_from(&f->a, m);                             \
+        const struct reading how = {reads, M};                                         \
+        tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, how); \
+        tile_put(stack, T, V, &columns, true, NULL, f->c + (m)*f->row, f->row);        \
     } while (0)
-#define RUN(m, T, V)     ADD(m, T, V, READS_IN_PLACE)
-#define RUN_FEW(m, T, V) ADD(m, T, V, READS_FEW)
+#define RUN(m, T, V)       ADD(m, T, V, READS_IN_PLACE)
+#define RUN_FIRST(m, T, V) ADD(m, T, V, READS_FIRST)
+#define RUN_FEW(m, T, V)   ADD(m, T, V, READS_FEW)
     for (size_t at = from; at < n; at += STRIP) {
         const struct tile_columns columns = columns_in_place(at, n);
         if (n < LANES)
             EACH_TILE(M, 1, RUN_FEW);
+        else if (at == 0)
+            EITHER_WIDTH(M, n, RUN_FIRST);
         else
             EITHER_WIDTH(M, n - at, RUN);
     }
 #undef RUN_FEW
+#undef RUN_FIRST
 #undef RUN
 #undef ADD
 }
@@ -311,12 +327,13 @@ static void add_columns(const struct factors *f, size_t M, size_t from, size_t n
 static void add_columns_turned(const struct factors *f, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
+    const struct reading in_place = {READS_IN_PLACE, 0};
 #define RUN(i, T, V)                                                                           \
     do {                                                                                       \
         const struct product_a part = {f->b + from + (i), 1, f->step};                         \
         const struct tile_columns columns = padded_columns(V, (V)*LANES);                      \
         tile_slices(stack, T, V, f->K, f->slice, &part, f->a.at + rows, f->a.step, &columns,   \
-                    READS_IN_PLACE);                                                           \
+                    in_place);                                                                 \
         tile_put_turned(stack, T, V, (V)*LANES, true, NULL, f->c + rows * f->row + from + (i), \
                         f->row);                                                               \
     } while (0)

@@ -45,8 +45,8 @@ struct product_loops {
                      enum product_result result, const float *bias, float *c, size_t row);
 
     /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. Rows of
-     * a are neighbours: a->row is 1. All n columns of b are read in place; its steps are `step`
-     * apart. */
+     * a are neighbours: a->row is 1; the M rows behind them are asked for, as those that a next
+     * call has. All n columns of b are read in place; its steps are `step` apart. */
     void (*add_slices)(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
                        const float *b, size_t step, float *c, size_t row);
 
