@@ -5,7 +5,7 @@
 
 INLINE floats sigmoid(floats x)
 {
-    return reciprocal(1.0f + exponential(-x));
+    return reciprocal(1.0f + exponential_inside(-clamp(x, 87)));
 }
 
 /* A quotient of polynomials (Eigen's ptanh_float), good to 5 units of the last place. Beyond 7.9
