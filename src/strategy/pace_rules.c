@@ -16,11 +16,21 @@ struct pace_motion pace_motion(const struct pace_settings *set, size_t contribut
     };
 }
 
+/* κγ, less at first. */
+static double gain_of(const struct pace_motion *motion, const struct pace_leap *before)
+{
+    return motion->gain * min_double(1, (double)before->trained / PACE_RAMP);
+}
+
 struct pace_leap pace_leap(const struct pace_motion *motion, const struct pace_leap *before)
 {
     double last = (double)before->period;
     double steps = last > 0 ? min_double(motion->period, last) : motion->period;
-    return (struct pace_leap){(float)(motion->gain * steps), (float)motion->period};
+    return (struct pace_leap){
+        .steps = (float)(gain_of(motion, before) * steps),
+        .period = (float)motion->period,
+        .trained = before->trained + (float)motion->period,
+    };
 }
 
 /* v_n, sorted: by v_{n−1}, and by the change of R. */
@@ -30,7 +40,7 @@ struct mpca_config pace_config(const struct pace_motion *motion, const struct pa
     double fresh = 1 - motion->delta;
     double leapt = (double)before->steps / motion->period;
     return (struct mpca_config){
-        .delta = (float)(motion->delta + fresh * (motion->gain - leapt)),
+        .delta = (float)(motion->delta + fresh * (gain_of(motion, before) - leapt)),
         .fresh = (float)(fresh / motion->period),
         .beta = 1,
         .gamma = leap.steps / (float)motion->kappa,

@@ -14,6 +14,7 @@
  *
  *     K  its contributors      P  their steps since their last contributions, in the mean
  *     μ  the solver's momentum
+ *     T  the sum of the periods before: a worker's steps so far
  *
  * and from nothing else, so that no task needs values of its own:
  *
@@ -27,7 +28,10 @@
  *     κγ = 1 − 1/K                In steady drift v multiplies progress by 1/(1 − κγ) = K. The
  *                                 average has 1/K of a worker's noise. So K times the rate has the
  *                                 noise of one worker at the job's rate (linear scaling), and no
- *                                 worker takes larger steps for it.
+ *                                 worker takes larger steps for it. While T is below 100, κγ is
+ *                                 T/100 of that: the first motions are large, and soon turn, and
+ *                                 leaps along them lead where training takes long to return from
+ *                                 (as with the warm-up of large batches).
  *     S  the shorter of P and     v is K times a worker's motion. Over a period that is much longer
  *        the period before        than usual it would leap too far for the others to correct.
  *
@@ -41,11 +45,13 @@
 
 struct pace_settings {
     double momentum; /* μ */
-    double gain;     /* κγ, 0 to 1; below 0: 1 − 1/K */
+    double gain;     /* κγ from T = 100 on, 0 to 1; below 0: 1 − 1/K */
     bool whole;      /* κ is 1: what a worker contributes is not its own any more */
 };
 
-/* Of an exchange; `gain` is κγ. */
+enum { PACE_RAMP = 100 };
+
+/* Of an exchange; `gain` is κγ from T = PACE_RAMP on. */
 struct pace_motion {
     double kappa, delta, gain, period;
 };
@@ -53,14 +59,14 @@ struct pace_motion {
 /* After contributions with Σ τ = `tau`. */
 struct pace_motion pace_motion(const struct pace_settings *set, size_t contributors, uint64_t tau);
 
-/* l and P of an exchange, for the next one. {0}: there is none before. */
+/* l and P of an exchange, and T after it, for the next one. {0}: there is none before. */
 struct pace_leap {
-    float steps, period;
+    float steps, period, trained;
 };
 
 struct pace_leap pace_leap(const struct pace_motion *motion, const struct pace_leap *before);
 
-/* How v moves, and γS. There is no ramp: v begins at 0. */
+/* How v moves, and γS. */
 struct mpca_config pace_config(const struct pace_motion *motion, const struct pace_leap *before);
 
 /* x ← x + (b − from), by which a worker keeps its progress since its model was `from`, and makes it

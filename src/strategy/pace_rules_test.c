@@ -40,7 +40,7 @@ static void test_motion_by_hand(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct pace_settings set = {.momentum = rows[i].momentum, .gain = rows[i].gain};
         const struct pace_motion motion = pace_motion(&set, rows[i].contributors, rows[i].tau);
-        const struct pace_leap none = {0};
+        const struct pace_leap none = {.trained = PACE_RAMP};
         const struct mpca_config config = pace_config(&motion, &none);
         expect_near(motion.kappa, rows[i].kappa);
         expect_near(motion.delta, rows[i].delta);
@@ -67,7 +67,7 @@ static void test_leaps_by_hand(void **state)
         {40, 0.875 - 1.75 / 5, 0.2, 1.75},
     };
     const struct pace_settings set = {.gain = -1};
-    struct pace_leap leap = {0};
+    struct pace_leap leap = {.trained = PACE_RAMP};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct pace_motion motion = pace_motion(&set, 8, rows[i].tau);
         const struct mpca_config config = pace_config(&motion, &leap);
@@ -75,6 +75,25 @@ static void test_leaps_by_hand(void **state)
         expect_near((double)config.fresh, rows[i].fresh);
         expect_near((double)config.gamma, rows[i].gamma);
         leap = pace_leap(&motion, &leap);
+    }
+}
+
+/* κγ rises for 100 steps: four workers, 40 steps an exchange, without momentum. */
+static void test_the_first_leaps_are_short(void **state)
+{
+    (void)state;
+    static const double gain[] = {0, 0.3, 0.6, 0.75, 0.75};
+    const struct pace_settings set = {.gain = -1};
+    struct pace_leap leap = {0};
+    for (size_t i = 0; i < sizeof gain / sizeof *gain; i++) {
+        const struct pace_motion motion = pace_motion(&set, 4, 160);
+        const struct mpca_config config = pace_config(&motion, &leap);
+        double leapt = (double)leap.steps / 40;
+        expect_near((double)config.gamma, 40 * gain[i]);
+        expect_near((double)config.delta, gain[i] - leapt);
+        leap = pace_leap(&motion, &leap);
+        expect_near((double)leap.steps, 40 * gain[i]);
+        expect_near((double)leap.trained, 40.0 * (double)(i + 1));
     }
 }
 
@@ -298,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_motion_by_hand),
         cmocka_unit_test(test_leaps_by_hand),
+        cmocka_unit_test(test_the_first_leaps_are_short),
         cmocka_unit_test(test_pace_is_stable_where_sync_is),
         cmocka_unit_test(test_pace_is_stable_with_long_periods),
         cmocka_unit_test(test_pace_is_fast_with_long_periods),

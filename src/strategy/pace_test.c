@@ -49,7 +49,7 @@ static void test_the_average_and_its_direction(void **state)
     static const struct pace_settings set = {.momentum = 0, .gain = -1};
     struct arena arena;
     struct mpca_joint joint;
-    struct pace_leap leap = {0};
+    struct pace_leap leap = {.trained = PACE_RAMP};
     struct vec x;
     float sum[N];
     arena_init(&arena);

@@ -28,6 +28,7 @@ struct phased_slot {
     struct vec x; /* the copied x_s; in the last shard, followed by s */
     uint64_t tau;
     _Atomic int state;
+    atomic_bool last;          /* the lane asks for what is left, or for the word that nothing is */
     uint64_t base;             /* the exchange whose result training had adopted before */
     bool progress;             /* x is a leaf's progress beyond its x̃*, not its model */
     _Atomic uint64_t turn;     /* the tick for which it is filled next */
@@ -68,6 +69,7 @@ struct phased_lane {
     uint64_t flushing;        /* node->asked before this exchange began; 0: it is no flush */
     _Atomic uint64_t flushed; /* that of the last flush which copies of the model contain */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
+    atomic_bool closed;       /* the last exchange of all is complete here */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; PHASED_NONE: none may be */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
     _Atomic uint64_t reading;     /* that is being read in result[reading - 1]; 0: none is */
@@ -181,7 +183,8 @@ struct phased_node {
     _Atomic uint64_t asked, answered;
     struct strategy_flush flush;
     _Atomic int64_t flush_ns;   /* that exchanges took in the one asked for here, without waits */
-    atomic_bool stopped;        /* training has ended: nothing is contributed any more */
+    atomic_bool ended;          /* training has: lanes wait for no contribution but the last, */
+    atomic_bool stopped;        /* and now for none: its task is gone */
     _Atomic int64_t step_ns;    /* median of this worker's */
     _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */
     struct mpca_times ticks;    /* ns; of the current lane */
@@ -199,6 +202,9 @@ struct phased_worker {
     struct vec own;
     struct mpca_times steps;
     bool restarted; /* no step has ended well since this worker started over */
+    /* Of the last exchanges: when one of any lane arrived, and the sum of their numbers. */
+    int64_t arrived_at;
+    uint64_t arrived;
     /* Of checks of the links: when one was requested, in which view, and the cycle before it. */
     int64_t checked_at;
     uint32_t checked_in;
@@ -243,6 +249,9 @@ void phased_spare_held(struct phased_lane *lane);
 /* OK, or the error that ended a lane. */
 int phased_node_status(const struct phased_node *node);
 
+/* The last exchanges of all lanes are complete here. */
+bool phased_closed(const struct phased_node *node);
+
 /* With a wire that owes: the lanes flush before a checkpoint, which is `due`. Returns whether it
  * must wait for them. */
 bool phased_owes(struct phased_node *node, bool due);
@@ -280,7 +289,13 @@ static inline struct range phased_range(const struct phased_lane *lane)
 }
 
 /* The floats behind ṽ_s in a heading. */
-enum { HEADING_GAMMA, HEADING_LEAP_STEPS, HEADING_LEAP_PERIOD, HEADING_EXTRAS };
+enum {
+    HEADING_GAMMA,
+    HEADING_LEAP_STEPS,
+    HEADING_LEAP_PERIOD,
+    HEADING_LEAP_TRAINED,
+    HEADING_EXTRAS
+};
 
 /* ṽ_s and what follows, of the last exchange completed here; n 0: not computed on this node. */
 static inline struct vec *phased_heading(struct phased_lane *lane)

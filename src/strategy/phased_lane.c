@@ -170,9 +170,30 @@ static int await_turn(struct phased_lane *lane)
                         WORLD_FOREVER);
 }
 
+/* No member trains any more, and all know it from exchange n. */
+static bool all_have_ended(const struct phased_lane *lane, uint64_t n)
+{
+    const struct exchange_meta *meta = &lane->exchange.meta[n & 1];
+    return meta->stop_votes > 0 && meta->stop_votes == members_count(&meta->participants);
+}
+
+/* The next exchange is the last one: members contribute what they have trained since their last
+ * contributions. */
+static bool last_is_next(const struct phased_lane *lane)
+{
+    return all_have_ended(lane, lane->exchange.completed);
+}
+
+static bool last_is_over(const struct phased_lane *lane)
+{
+    return last_is_next(lane) && all_have_ended(lane, lane->exchange.completed - 1);
+}
+
 static bool has_contribution(const struct phased_lane *lane)
 {
-    return atomic_load(&lane->slot.state) == SLOT_READY || atomic_load(&lane->node->stopped);
+    const struct phased_node *node = lane->node;
+    return atomic_load(&lane->slot.state) == SLOT_READY || atomic_load(&node->stopped) ||
+           (atomic_load(&node->ended) && !atomic_load(&lane->slot.last));
 }
 
 static bool is_committed(const struct phased_lane *lane)
@@ -270,8 +291,12 @@ static int take_contribution(struct phased_lane *lane, struct exchange_meta *min
     struct phased_slot *slot = &lane->slot;
     struct vec *input = &lane->exchange.input;
     int empty = SLOT_EMPTY;
+    bool last = last_is_next(lane);
     atomic_compare_exchange_strong(&slot->state, &empty, SLOT_REQUESTED);
-    int rc = phased_await(lane, has_contribution, patience_of(node));
+    atomic_store(&slot->last, last);
+    if (last)
+        world_raise(node->world, SIGNAL_PHASED);
+    int rc = phased_await(lane, has_contribution, last ? WORLD_FOREVER : patience_of(node));
     if (rc != OK && rc != ERR_TIMEOUT)
         return rc;
     atomic_store(&slot->turn, stages_tick(&node->stages, lane->exchange.lane) + node->lanes);
@@ -288,7 +313,7 @@ static int take_contribution(struct phased_lane *lane, struct exchange_meta *min
     mine->weight = (double)phased_proxy_add(lane, own);
     int64_t step = atomic_load(&node->step_ns);
     mine->rate = step > 0 ? 1 / world_seconds(step) : 0;
-    mine->stop_votes = atomic_load(&node->stopped);
+    mine->stop_votes = atomic_load(&node->ended);
     return OK;
 }
 
@@ -341,11 +366,12 @@ static int end_turn(struct phased_lane *lane)
     return phased_await(lane, is_committed, WORLD_FOREVER);
 }
 
-/* No member will contribute any more, and all know it from the same exchange. */
-static bool all_have_stopped(const struct phased_lane *lane)
+/* There is no other turn. */
+static int close_lane(struct phased_lane *lane)
 {
-    const struct exchange_meta *meta = exchange_result_meta(&lane->exchange);
-    return meta->stop_votes == members_count(&meta->participants);
+    atomic_store(&lane->closed, true);
+    world_raise(lane->node->world, SIGNAL_PHASED);
+    return phased_await(lane, NULL, WORLD_FOREVER);
 }
 
 static void count_flush(struct phased_lane *lane)
@@ -361,6 +387,8 @@ static int take_turn(struct phased_lane *lane)
     uint64_t asked = 0;
     bool flushes = false;
     enum phased_count count = NOT_COUNTED;
+    if (last_is_over(lane))
+        return close_lane(lane);
     int rc = await_turn(lane);
     if (rc == OK) {
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
@@ -380,8 +408,6 @@ static int take_turn(struct phased_lane *lane)
     lane->flushing = flushes ? asked : 0;
     if (rc == OK)
         rc = end_turn(lane);
-    if (rc == OK && all_have_stopped(lane))
-        rc = phased_await(lane, NULL, WORLD_FOREVER);
     if (rc == ERR_VIEW)
         close_contribution(lane, count);
     return rc;
@@ -474,6 +500,14 @@ int phased_node_status(const struct phased_node *node)
             return rc;
     }
     return atomic_load(&node->proxy.status);
+}
+
+bool phased_closed(const struct phased_node *node)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        all &= atomic_load(&node->lane[i].closed);
+    return all;
 }
 
 static bool all_have_flushed(const struct phased_node *node)

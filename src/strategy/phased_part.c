@@ -87,11 +87,21 @@ static void take_over(struct phased_lane *lane, struct range r)
         vec_axpy(&now->x, -heading->at[lane->r.len + HEADING_GAMMA], &now->v, xs);
 }
 
+/* No steps would correct an extrapolation: members' training has ended. */
+static bool has_stop_votes(const struct exchange_meta *meta)
+{
+    return meta->stop_votes > 0;
+}
+
 struct mpca_config phased_steer(const struct phased_lane *lane, const struct exchange_meta *meta)
 {
     const struct phased_node *node = lane->node;
     const struct phased_rule *rule = node->rule;
-    return rule->steer ? rule->steer(&node->settings, meta, &lane->leap) : node->settings.config;
+    struct mpca_config config =
+        rule->steer ? rule->steer(&node->settings, meta, &lane->leap) : node->settings.config;
+    if (has_stop_votes(meta))
+        config.gamma = 0;
+    return config;
 }
 
 int phased_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
@@ -109,6 +119,8 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
     const struct mpca_config config = phased_steer(lane, meta);
     mpca_prepare(&p->joint, &config, lane->exchange.completed, xs, &sum);
+    if (sum.tau == 0 && has_stop_votes(meta))
+        vec_copy(&p->joint.next.star, &p->joint.now.x, xs);
     sum.x = x + xs.len;
     vec_copy(&p->s_next, &p->s, ss);
     mpca_mean(&p->s_next, ss, &sum);
@@ -151,7 +163,11 @@ void phased_part_take_leap(struct phased_lane *lane)
     if (heading->n == 0)
         return;
     const float *extra = &heading->at[lane->r.len];
-    lane->leap = (struct pace_leap){extra[HEADING_LEAP_STEPS], extra[HEADING_LEAP_PERIOD]};
+    lane->leap = (struct pace_leap){
+        .steps = extra[HEADING_LEAP_STEPS],
+        .period = extra[HEADING_LEAP_PERIOD],
+        .trained = extra[HEADING_LEAP_TRAINED],
+    };
 }
 
 /* Where this node has prepared the exchange, it has written ṽ with it. */
@@ -167,9 +183,11 @@ static int follow_heading(struct phased_lane *lane)
     if (heading->at != last->at)
         vec_copy(heading, last, meta->weight == 0 ? vec_all(heading) : extras);
     e->config.kept = *heading;
+    float *extra = &heading->at[xs.len];
+    if (meta->weight == 0 && has_stop_votes(meta))
+        extra[HEADING_GAMMA] = 0;
     if (meta->weight == 0)
         return OK;
-    float *extra = &heading->at[xs.len];
     const struct mpca_config config = phased_steer(lane, meta);
     const struct mpca_star before = {&e->result[~e->completed & 1], extra[HEADING_GAMMA]},
                            now = {exchange_result(e), mpca_gamma(&config, e->completed - 1)};
@@ -189,11 +207,14 @@ int phased_part_follow(struct phased_lane *lane)
     int rc = node->worker ? follow_heading(lane) : OK;
     if (node->rule->leap && meta->weight > 0)
         lane->leap = node->rule->leap(&node->settings, meta, &lane->leap);
+    if (has_stop_votes(meta))
+        lane->leap.steps = 0;
     if (!node->worker)
         return rc;
     float *extra = &phased_heading(lane)->at[lane->r.len];
     extra[HEADING_LEAP_STEPS] = lane->leap.steps;
     extra[HEADING_LEAP_PERIOD] = lane->leap.period;
+    extra[HEADING_LEAP_TRAINED] = lane->leap.trained;
     return rc;
 }
 
@@ -209,9 +230,12 @@ static bool all_joined(const struct phased_node *node)
 
 /* Lanes reduce, prepare and broadcast; this function updates the global model. On a recovered
  * driver each lane's task writes its shard of it when it enters; until all have, the model is
- * neither copied nor final. ERR_PEER: no worker is left that has it */
+ * neither copied nor final. The lanes here may complete their last exchanges a little after those
+ * of the workers that have ended; if these have ended in another way, there are none to wait for.
+ * ERR_PEER: no worker is left that has it */
 static int follow_model(struct phased_node *node, struct driver_part *l)
 {
+    int64_t deadline = WORLD_FOREVER;
     for (;;) {
         const struct wait_for set[] = {
             wait_signal(l->world, SIGNAL_PHASED),
@@ -233,10 +257,13 @@ static int follow_model(struct phased_node *node, struct driver_part *l)
             l->owes = false; /* nobody trains */
             rc = l->on_commit(l, NULL);
         }
-        if (rc != OK || (joined && atomic_load(&l->finish)))
+        bool finishes = joined && atomic_load(&l->finish);
+        if (rc != OK || (finishes && (phased_closed(node) || world_now(l->world) >= deadline)))
             return rc;
-        rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);
-        if (rc != OK)
+        if (finishes && deadline == WORLD_FOREVER)
+            deadline = world_now(l->world) + WORLD_SECOND;
+        rc = world_wait(l->world, set, 2, deadline, &wake);
+        if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
     }
 }

@@ -256,6 +256,7 @@ static void test_the_leap_travels_with_the_heading(void **state)
     scene_open(&k[1], "pace { shards: 3 coordination: symmetric }", 0);
     scene_open(&k[2], "pace { shards: 3 coordination: symmetric }", 1);
     for (int i = 0; i < 2; i++) {
+        k[i].lane->leap.trained = PACE_RAMP;
         follow_exchange(&k[i], 12);
         expect_near(k[i].lane->leap.steps, 8 / 3.0);
         follow_exchange(&k[i], 6);
@@ -268,8 +269,34 @@ static void test_the_leap_travels_with_the_heading(void **state)
     for (int i = 0; i < 3; i++) {
         expect_near(k[i].lane->leap.steps, 4 / 3.0);
         expect_near(k[i].lane->leap.period, 2);
+        expect_near(k[i].lane->leap.trained, PACE_RAMP + 6);
         scene_close(&k[i]);
     }
+}
+
+/* When a member's training has ended, a result is x̃ itself, also if nobody contributed. */
+static void test_the_last_results_are_not_extrapolated(void **state)
+{
+    (void)state;
+    struct scene k;
+    float out[ALL];
+    scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
+    for (uint64_t c = 0; c < 3; c++) {
+        prepare_range(&k, (struct range){0, ALL}, 10.0 * (double)c, out);
+        complete_exchange(&k, out);
+    }
+    assert_true(fabs((double)(out[5] - k.x.at[5])) > 0.1);
+    for (int weight = 0; weight <= 4; weight += 4) {
+        struct exchange_meta meta = {.weight = weight, .stop_votes = 1};
+        for (size_t i = 0; i < ALL; i++)
+            out[i] = 4 * (50 + (float)i);
+        assert_int_equal(phased_lane_prepare(k.lane, (struct range){0, ALL}, out, &meta), OK);
+        float before = k.x.at[5];
+        complete_exchange(&k, out);
+        expect_near(out[5], (double)k.x.at[5]);
+        assert_true((k.x.at[5] != before) == (weight > 0));
+    }
+    scene_close(&k);
 }
 
 /* Shards follow each other; the state of layers is in the last alone. */
@@ -300,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_parts_move),
         cmocka_unit_test(test_phased_part_new_owner_has_model_and_direction),
         cmocka_unit_test(test_the_leap_travels_with_the_heading),
+        cmocka_unit_test(test_the_last_results_are_not_extrapolated),
         cmocka_unit_test(test_state_travels_with_the_last_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

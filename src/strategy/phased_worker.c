@@ -170,6 +170,70 @@ static int between_steps(struct phased_worker *w)
     return rc;
 }
 
+/* ---- a worker: the end of training ---- */
+
+/* The lane's last exchange waits for the steps since the last contribution. */
+static int give_rest(struct phased_worker *w, struct phased_lane *lane)
+{
+    struct phased_slot *slot = &lane->slot;
+    int rc = OK;
+    if (!atomic_load(&slot->last))
+        return OK;
+    if (lane->tau > 0 && !lane->pending && atomic_load(&slot->state) != SLOT_READY)
+        rc = add_contribution(w, lane);
+    atomic_store(&slot->last, false);
+    world_raise(w->node.world, SIGNAL_PHASED);
+    return rc;
+}
+
+/* A lane that completes nothing for so long will not: others have ended in another way. */
+static int64_t rest_deadline(struct phased_worker *w)
+{
+    const struct phased_node *node = &w->node;
+    int64_t now = world_now(node->world), cycle = node->lanes * atomic_load(&node->tick_ns);
+    uint64_t arrived = 0;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        arrived += atomic_load(&node->lane[i].arrived);
+    if (arrived != w->arrived || w->arrived_at == 0)
+        w->arrived_at = now;
+    w->arrived = arrived;
+    return w->arrived_at + 10 * WORLD_SECOND + 4 * (cycle + atomic_load(&node->typical_ns));
+}
+
+static bool awaits_last(const struct phased_worker *w, struct member *m)
+{
+    struct group *group = m->group;
+    return !phased_closed(&w->node) && !atomic_load(&group->end.over) && !group_is_leaf(group) &&
+           !group_is_leaving(group);
+}
+
+/* Until the last exchange of each lane is complete. A worker that leaves does not wait for the
+ * others, which train; and a leaf's steps would wait for its slow link. */
+static int contribute_rest(struct phased_worker *w, struct member *m)
+{
+    struct phased_node *node = &w->node;
+    while (awaits_last(w, m)) {
+        const struct wait_for set[] = {
+            wait_signal(m->world, SIGNAL_PHASED),
+            wait_signal(m->world, SIGNAL_GROUP),
+        };
+        struct wake wake;
+        int64_t deadline = rest_deadline(w);
+        int rc = phased_node_status(node);
+        if (rc == OK)
+            rc = adopt_all(w);
+        for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
+            take_back(w, &node->lane[i]);
+            rc = give_rest(w, &node->lane[i]);
+        }
+        if (rc == OK && awaits_last(w, m))
+            rc = world_wait(m->world, set, 2, deadline, &wake);
+        if (rc != OK)
+            return rc == ERR_TIMEOUT ? OK : rc;
+    }
+    return OK;
+}
+
 /* ---- a worker: a step ---- */
 
 /* The model becomes the global one, as adopted. */
@@ -358,10 +422,19 @@ int phased_worker(struct member *m)
             rc = check_pace(w, m);
     }
     if (w) {
+        atomic_store(&w->node.ended, true);
+        world_raise(m->world, SIGNAL_PHASED);
+    }
+    if (rc == ERR_STOP) {
+        atomic_store(&m->group->work.busy, false);
+        rc = contribute_rest(w, m);
+        atomic_store(&m->group->work.busy, true);
+    }
+    if (w) {
         atomic_store(&w->node.stopped, true);
         world_raise(m->world, SIGNAL_PHASED);
     }
-    return rc == ERR_STOP ? OK : rc;
+    return rc;
 }
 
 void phased_close(struct member *m)

@@ -1,7 +1,7 @@
 /* For loops that are compiled for each instruction set (isa_loops.h): e^x of a register of floats,
- * good to a unit of the last place: 2^n e^r, where ln 2 is taken off in two parts, as in
- * Moshier's Cephes library, and e^r is a polynomial whose largest error relative to e^r, 2e-8, is the
- * least that its degree allows. */
+ * good to a unit of the last place: 2^n e^r, where ln 2 is taken off in two parts, as in Moshier's
+ * Cephes library, and e^r is a polynomial whose largest error relative to e^r, 2e-8, is the least
+ * that its degree allows. */
 #ifndef PL_TENSOR_EXPONENTIAL_H
 #define PL_TENSOR_EXPONENTIAL_H
 

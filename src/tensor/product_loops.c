@@ -298,12 +298,12 @@ struct factors {
 static void add_columns(const struct factors *f, size_t M, size_t from, size_t n)
 {
     struct tile stack[PRODUCT_LEVELS];
-#define ADD(m, T, V, reads)                                                            \
-    do {                                                                               \
-        const struct product_a part = rows_from(&f->a, m);                             \
-        const struct reading how = {reads, M};                                         \
-        tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, how); \
-        tile_put(stack, T, V, &columns, true, NULL, f->c + (m)*f->row, f->row);        \
+#define ADD(m, T, V, reads)                                                             \
+    do {                                                                                \
+        const struct product_a part = rows_from(&f->a, m);                              \
+        const struct reading each = {reads, M};                                         \
+        tile_slices(stack, T, V, f->K, f->slice, &part, f->b, f->step, &columns, each); \
+        tile_put(stack, T, V, &columns, true, NULL, f->c + (m)*f->row, f->row);         \
     } while (0)
 #define RUN(m, T, V)       ADD(m, T, V, READS_IN_PLACE)
 #define RUN_FIRST(m, T, V) ADD(m, T, V, READS_FIRST)

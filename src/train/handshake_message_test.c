@@ -224,11 +224,11 @@ static void test_hello_check_names_difference(void **state)
     hello.job_hash++;
     expect_refused(&hello, "job is 0123456789abcdf0");
     hello.version++;
-    expect_refused(&hello, "(protocol 20), the driver release 0.1.0 (protocol 19)");
+    expect_refused(&hello, "(protocol 21), the driver release 0.1.0 (protocol 20)");
     hello.version--;
     strcpy(hello.release, "0.0.9");
-    expect_refused(&hello, "the worker is release 0.0.9 (protocol 19), the driver release 0.1.0 "
-                           "(protocol 19); install the same release on both");
+    expect_refused(&hello, "the worker is release 0.0.9 (protocol 20), the driver release 0.1.0 "
+                           "(protocol 20); install the same release on both");
 }
 
 /* With local_data the records may be others, of one kind. */

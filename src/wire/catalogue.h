@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 19
+#define WIRE_VERSION 20
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \

@@ -15,6 +15,8 @@
 #include "tensor/kernels.h"
 #include "tiny_job.h"
 
+#include <math.h>
+
 enum { WORKERS_MAX = 8, LANES_MAX = 3, STEPS_MAX = 250, EXCHANGES_MAX = 250, STATE = 5 };
 enum { FLOATS_MAX = 560 }; /* of the tiny net */
 
@@ -45,6 +47,7 @@ struct trial {
     uint64_t kill_send, seed;
     bool with_state;   /* synthetic s of STATE floats */
     bool same_records; /* all workers take those of worker 0 */
+    bool ends_broken;  /* the model of worker 0 is not finite behind its last step */
     const char
         *net; /* file of its net; NULL: net.prototxt. A larger one's models are not recorded */
     const struct group_observer *observer;     /* of workers; NULL: none */
@@ -161,8 +164,11 @@ static int on_stepped(struct member *m)
         vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
     t->taken[self] = m->progress.steps;
     set_state(m->learner, self);
-    if (ends(t, m))
+    if (ends(t, m)) {
+        if (t->ends_broken && self == 0)
+            m->learner->x.at[0] = NAN;
         return ERR_STOP;
+    }
     return atomic_load(&m->group->end.over) ? ERR_DRIVER : OK;
 }
 

@@ -215,8 +215,9 @@ static int64_t longest_cycle(uint32_t except, int64_t from, int64_t to, size_t s
  * those of the worker that becomes a leaf in exchanges that it does not complete. */
 #define LOST 65
 
-/* All steps of all workers have counted once, those of the slow one too, but for those. With `pace`
- * the progress of a leaf weighs what its proxy's does, however many steps it took: `free`. */
+/* All steps of all workers have counted once, those of the slow one too, but for those, and for
+ * those that are left of a worker that is a leaf when its training ends. With `pace` a leaf's
+ * progress weighs what its proxy's does, however many steps it took: `free`. */
 static void expect_weights(uint64_t free)
 {
     for (uint32_t s = 0; s < pace.t.lanes; s++) {
@@ -225,8 +226,8 @@ static void expect_weights(uint64_t free)
             steps += (double)pace.t.taken[w];
             left += (double)pace.t.step[w][pace.t.taken[w]].tau[s];
         }
-        double missing = steps - left - pace.weight[s];
-        if (!(missing >= 0 && missing <= (double)(LOST + free)))
+        double missing = steps - pace.weight[s];
+        if (!(missing >= 0 && missing - left <= (double)(LOST + free)))
             fail_msg("shard %u: %g steps, %g counted, %g left", s, steps, pace.weight[s], left);
     }
 }
@@ -306,6 +307,23 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
                     20);
         assert_true(count_adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
         expect_weights(strncmp(strategies[i], "pace", 4) == 0 ? pace.t.taken[slow] : 0);
+    }
+}
+
+/* Steps behind the last contribution of training are contributed when it has ended. */
+static void test_the_rest_of_training_counts(void **state)
+{
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        run_trial(state, strategies[i], "", 0.8);
+        for (uint32_t s = 0; s < pace.t.lanes; s++) {
+            double steps = 0, left = 0;
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                steps += (double)pace.t.taken[w];
+                left += (double)pace.t.step[w][pace.t.taken[w]].tau[s];
+            }
+            assert_true(left > 0);
+            assert_true(pace.weight[s] == steps);
+        }
     }
 }
 
@@ -470,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_a_leaf_that_is_left_alone_continues_from_the_newest_model),
         cmocka_unit_test(test_a_former_leaf_continues_with_a_whole_result),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
+        cmocka_unit_test(test_the_rest_of_training_counts),
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),

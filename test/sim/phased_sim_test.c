@@ -654,6 +654,26 @@ static void test_a_seed_is_a_run(void **state)
     assert_true(trace[0] == trace[1]);
 }
 
+/* A worker whose last step breaks its model contributes none of it, and ends. */
+static void test_a_broken_rest_is_given_up(void **state)
+{
+    static const char *const strategies[] = {"mpca { }", "pace { shards: 3 }",
+                                             "pace { shards: 3 coordination: symmetric }"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        static struct trial t;
+        t = (struct trial){.strategy = strategies[i],
+                           .cluster = "node { count: 3 } link { mbit: 1000 latency_us: 100 }\n",
+                           .workers = 3,
+                           .steps = 20,
+                           .ends_broken = true};
+        trial_open(&t, *state);
+        trial_run(&t);
+        assert_int_equal(t.rc, OK);
+        assert_true(vec_finite(&t.joint, vec_all(&t.joint)));
+        trial_close(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -669,6 +689,7 @@ int main(void)
         cmocka_unit_test(test_an_old_joint_model_pulls_no_worker),
         cmocka_unit_test(test_a_worker_dies_at_each_message_it_sends),
         cmocka_unit_test(test_a_seed_is_a_run),
+        cmocka_unit_test(test_a_broken_rest_is_given_up),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
