@@ -265,7 +265,8 @@ struct replay {
     float x[WORKERS_MAX][FLOATS_MAX], star[WORKERS_MAX][FLOATS_MAX];
     uint64_t counted[WORKERS_MAX][LANES_MAX]; /* contributions in what each has taken */
     float joint[FLOATS_MAX], v[FLOATS_MAX];
-    double leap[LANES_MAX], period[LANES_MAX]; /* `pace`: l and P of the last exchange */
+    /* `pace`: l and P of the last exchange, and T. */
+    double leap[LANES_MAX], period[LANES_MAX], trained[LANES_MAX];
     struct cycle cycle[LANES_MAX][EXCHANGES_MAX];
     uint64_t gives[WORKERS_MAX][LANES_MAX];
     size_t checked;
@@ -299,13 +300,15 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     for (uint32_t w = 0; w < p->t->workers; w++)
         taus += p->equal ? 1 : (double)cycle->tau[w];
     if (p->rebases) { /* pace_rules.h, without momentum */
-        double gain = 1 - 1 / (double)p->t->workers, period = taus / (double)p->t->workers;
+        double gain = (1 - 1 / (double)p->t->workers) * fmin(1, p->trained[s] / 100);
+        double period = taus / (double)p->t->workers;
         double left = fmax(0, 1 - period / 3);
         gamma = gain * (n > 1 ? fmin(period, p->period[s]) : period);
         delta = left + (1 - left) * (gain - p->leap[s] / period);
         fresh = (1 - left) / period;
         p->leap[s] = gamma;
         p->period[s] = period;
+        p->trained[s] += period;
     }
     for (size_t i = 0; i < r.len + STATE; i++) {
         double sum = 0;
