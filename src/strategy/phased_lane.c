@@ -41,6 +41,7 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     config.exact = (struct range){lane->r.len, lane->n_s};
     lane->arrived = lane->c = node->joins ? PHASED_NONE : completed;
     lane->reported = completed;
+    lane->leap.trained = completed > 0 || node->joins ? PACE_RAMP : 0;
     size_t n = lane->r.len + lane->n_s;
     size_t heading = node->worker || node->joins ? lane->r.len + HEADING_EXTRAS : 0;
     if (vec_init(&lane->heading[0], arena, heading) != OK)
@@ -170,23 +171,26 @@ static int await_turn(struct phased_lane *lane)
                         WORLD_FOREVER);
 }
 
-/* No member trains any more, and all know it from exchange n. */
-static bool all_have_ended(const struct phased_lane *lane, uint64_t n)
+/* Votes to stop: that of a member whose training has ended, and in a last exchange one more. */
+enum { VOTE_ENDED = 1, VOTE_LAST = 1 << 16 };
+
+static size_t participants_of(const struct phased_lane *lane)
 {
-    const struct exchange_meta *meta = &lane->exchange.meta[n & 1];
-    return meta->stop_votes > 0 && meta->stop_votes == members_count(&meta->participants);
+    return members_count(&exchange_result_meta(&lane->exchange)->participants);
 }
 
-/* The next exchange is the last one: members contribute what they have trained since their last
- * contributions. */
+/* No member trains any more, and all know it from the newest result. The next exchange is the last
+ * one: members contribute what they have trained since their last contributions. */
 static bool last_is_next(const struct phased_lane *lane)
 {
-    return all_have_ended(lane, lane->exchange.completed);
+    uint32_t votes = exchange_result_meta(&lane->exchange)->stop_votes;
+    return votes > 0 && votes % VOTE_LAST == participants_of(lane);
 }
 
 static bool last_is_over(const struct phased_lane *lane)
 {
-    return last_is_next(lane) && all_have_ended(lane, lane->exchange.completed - 1);
+    uint32_t votes = exchange_result_meta(&lane->exchange)->stop_votes;
+    return votes > 0 && votes / VOTE_LAST == participants_of(lane);
 }
 
 static bool has_contribution(const struct phased_lane *lane)
@@ -299,6 +303,7 @@ static int take_contribution(struct phased_lane *lane, struct exchange_meta *min
     int rc = phased_await(lane, has_contribution, last ? WORLD_FOREVER : patience_of(node));
     if (rc != OK && rc != ERR_TIMEOUT)
         return rc;
+    bool ended = atomic_load(&node->ended); /* and what it has filled before is in the slot */
     atomic_store(&slot->turn, stages_tick(&node->stages, lane->exchange.lane) + node->lanes);
     lane->given = 0;
     if (atomic_load(&slot->state) == SLOT_READY && !atomic_load(&node->stopped) &&
@@ -313,7 +318,7 @@ static int take_contribution(struct phased_lane *lane, struct exchange_meta *min
     mine->weight = (double)phased_proxy_add(lane, own);
     int64_t step = atomic_load(&node->step_ns);
     mine->rate = step > 0 ? 1 / world_seconds(step) : 0;
-    mine->stop_votes = atomic_load(&node->ended);
+    mine->stop_votes = ended ? VOTE_ENDED + (last ? VOTE_LAST : 0) : 0;
     return OK;
 }
 

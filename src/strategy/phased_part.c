@@ -119,7 +119,8 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
     const struct mpca_config config = phased_steer(lane, meta);
     mpca_prepare(&p->joint, &config, lane->exchange.completed, xs, &sum);
-    if (sum.tau == 0 && has_stop_votes(meta))
+    bool leapt = !lane->node->rule->leap || lane->leap.steps > 0;
+    if (sum.tau == 0 && has_stop_votes(meta) && leapt)
         vec_copy(&p->joint.next.star, &p->joint.now.x, xs);
     sum.x = x + xs.len;
     vec_copy(&p->s_next, &p->s, ss);

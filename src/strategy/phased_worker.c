@@ -172,14 +172,16 @@ static int between_steps(struct phased_worker *w)
 
 /* ---- a worker: the end of training ---- */
 
-/* The lane's last exchange waits for the steps since the last contribution. */
+/* The lane's last exchange waits for the steps since the last contribution. By then the result of
+ * the exchange before has arrived, and says what became of that. */
 static int give_rest(struct phased_worker *w, struct phased_lane *lane)
 {
     struct phased_slot *slot = &lane->slot;
-    int rc = OK;
     if (!atomic_load(&slot->last))
         return OK;
-    if (lane->tau > 0 && !lane->pending && atomic_load(&slot->state) != SLOT_READY)
+    take_back(w, lane);
+    int rc = adopt_result(w, lane);
+    if (rc == OK && lane->tau > 0 && !lane->pending && atomic_load(&slot->state) != SLOT_READY)
         rc = add_contribution(w, lane);
     atomic_store(&slot->last, false);
     world_raise(w->node.world, SIGNAL_PHASED);
@@ -222,10 +224,8 @@ static int contribute_rest(struct phased_worker *w, struct member *m)
         int rc = phased_node_status(node);
         if (rc == OK)
             rc = adopt_all(w);
-        for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
-            take_back(w, &node->lane[i]);
+        for (uint32_t i = 0; rc == OK && i < node->lanes; i++)
             rc = give_rest(w, &node->lane[i]);
-        }
         if (rc == OK && awaits_last(w, m))
             rc = world_wait(m->world, set, 2, deadline, &wake);
         if (rc != OK)
