@@ -183,8 +183,9 @@ struct phased_node {
     _Atomic uint64_t asked, answered;
     struct strategy_flush flush;
     _Atomic int64_t flush_ns;   /* that exchanges took in the one asked for here, without waits */
-    atomic_bool ended;          /* training has: lanes wait for no contribution but the last, */
-    atomic_bool stopped;        /* and now for none: its task is gone */
+    atomic_bool ended;          /* training takes no step any more: lanes wait for no contribution
+                                   but that to their last exchange */
+    atomic_bool stopped;        /* training makes no contribution any more */
     _Atomic int64_t step_ns;    /* median of this worker's */
     _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */
     struct mpca_times ticks;    /* ns; of the current lane */
@@ -202,7 +203,7 @@ struct phased_worker {
     struct vec own;
     struct mpca_times steps;
     bool restarted; /* no step has ended well since this worker started over */
-    /* Of the last exchanges: when one of any lane arrived, and the sum of their numbers. */
+    /* When training has ended: the sum of the lanes' exchanges, and when it changed last. */
     int64_t arrived_at;
     uint64_t arrived;
     /* Of checks of the links: when one was requested, in which view, and the cycle before it. */

@@ -41,6 +41,7 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     config.exact = (struct range){lane->r.len, lane->n_s};
     lane->arrived = lane->c = node->joins ? PHASED_NONE : completed;
     lane->reported = completed;
+    /* A resumed run has its ṽ, and a joiner the others' results: these are no first motions. */
     lane->leap.trained = completed > 0 || node->joins ? PACE_RAMP : 0;
     size_t n = lane->r.len + lane->n_s;
     size_t heading = node->worker || node->joins ? lane->r.len + HEADING_EXTRAS : 0;
@@ -174,7 +175,7 @@ static int await_turn(struct phased_lane *lane)
 /* Votes to stop: that of a member whose training has ended, and in a last exchange one more. */
 enum { VOTE_ENDED = 1, VOTE_LAST = 1 << 16 };
 
-static size_t participants_of(const struct phased_lane *lane)
+static size_t count_participants(const struct phased_lane *lane)
 {
     return members_count(&exchange_result_meta(&lane->exchange)->participants);
 }
@@ -184,13 +185,13 @@ static size_t participants_of(const struct phased_lane *lane)
 static bool last_is_next(const struct phased_lane *lane)
 {
     uint32_t votes = exchange_result_meta(&lane->exchange)->stop_votes;
-    return votes > 0 && votes % VOTE_LAST == participants_of(lane);
+    return votes > 0 && votes % VOTE_LAST == count_participants(lane);
 }
 
 static bool last_is_over(const struct phased_lane *lane)
 {
     uint32_t votes = exchange_result_meta(&lane->exchange)->stop_votes;
-    return votes > 0 && votes / VOTE_LAST == participants_of(lane);
+    return votes > 0 && votes / VOTE_LAST == count_participants(lane);
 }
 
 static bool has_contribution(const struct phased_lane *lane)

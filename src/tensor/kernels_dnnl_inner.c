@@ -291,7 +291,7 @@ static size_t choose_dw_rows(size_t N, size_t I, size_t O, size_t threads)
 
 /* All rows of x, or two parts of them where each is long: then a part, and the columns of dy that
  * are read with it and next, stay in a core's second cache. The first part is the largest power of
- * two of slices, so that the sum of both has the order of slices.h. */
+ * two of slices, so that the sum of both has the order of slices.h if dw begins with 0. */
 static size_t choose_dw_part(const struct inner_op *inner)
 {
     enum { FAR = 1 << 18, STEPS_MIN = 512, OUTPUTS_MIN = 4 * ROWS };
