@@ -245,12 +245,12 @@ static void test_a_jump_is_one_wrong_guess(void **state)
 }
 
 /* Each record of the batches ahead is asked for before it is read; not that of the first batch, for
- * which the caller waits. */
+ * which the caller waits. A last quarter may be left to a later take, which wakes the tasks. */
 static int prefetch_story(struct bench *b)
 {
     const struct batch *got;
     CHECK(loader_take(&b->loader, 0, CAP, &got, NULL) == OK);
-    while (b->world && atomic_load(&b->ended) < (1 + LOADER_AHEAD_MAX) * CAP)
+    while (b->world && atomic_load(&b->ended) < (1 + LOADER_AHEAD_MAX * 3 / 4) * CAP)
         CHECK(world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 1000) == OK);
     CHECK(atomic_load(&b->cold) <= CAP);
     CHECK(!b->world || atomic_load(&b->prefetched) == (1u << N) - 1);
