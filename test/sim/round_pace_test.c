@@ -209,7 +209,7 @@ static void test_paces_of_workers(void **state)
         for (size_t w = 0; w < WORKERS; w++)
             for (double mbit = (kind + w) % 2 ? 10 : 100; mbit <= 10240;
                  mbit *= workers[w] > 8 ? 1e4 : 100, scene++)
-                for (size_t u = 0; u < UNEQUALS && workers[w] <= ROUND_WORKERS_MAX; u += step) {
+                for (size_t u = 0; u < UNEQUALS && scene_is_tried(scene, workers[w]); u += step) {
                     struct scene s = {.workers = workers[w], .mbit = mbit, .step = 0.02};
                     s.unequal = (enum unequal)((scene + u) % UNEQUALS);
                     off[n++] = check_paces(*state, &paced[kind], &s);
@@ -238,7 +238,7 @@ static void test_paces_of_servers_on_workers(void **state)
         for (size_t w = 0; w < WORKERS && workers[w] <= most_workers(&placed[kind]); w++)
             for (double mbit = (kind + w) % 2 ? 10 : 100; mbit <= 10240;
                  mbit *= workers[w] > 8 ? 1e4 : 100, scene++)
-                for (size_t u = 0; u < UNEQUALS; u += step) {
+                for (size_t u = 0; u < UNEQUALS && scene_is_tried(scene, workers[w]); u += step) {
                     struct scene s = {.workers = workers[w], .mbit = mbit, .step = 0.02};
                     s.unequal = (enum unequal)((scene + u) % UNEQUALS);
                     off[n++] = check_paces(*state, &placed[kind], &s);
