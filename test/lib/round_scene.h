@@ -3,6 +3,7 @@
 #ifndef PL_LIB_ROUND_SCENE_H
 #define PL_LIB_ROUND_SCENE_H
 
+#include "base/rng.h"
 #include "plan/round.h"
 #include "strategy_sim.h"
 
@@ -29,17 +30,18 @@ static const char round_net[] =
 #define ROUND_MEDIAN 0.05
 #define ROUND_WORST  0.10
 
-/* A sanitizer takes minutes over 32 workers, and seconds over most scenes: it tries a third. */
+/* A sanitizer takes minutes over 32 workers, and seconds over most scenes: it tries a third, which is
+ * drawn, since scenes take their rates and their unequal nodes in turn. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { ROUND_WORKERS_MAX = 8, ROUND_STRIDE = 3 };
+enum { ROUND_WORKERS_MAX = 8, ROUND_SHARE = 3 };
 #else
-enum { ROUND_WORKERS_MAX = 32, ROUND_STRIDE = 1 };
+enum { ROUND_WORKERS_MAX = 32, ROUND_SHARE = 1 };
 #endif
 
 /* Is the scene of this number, with so many workers, tried? */
 static inline bool scene_is_tried(size_t scene, size_t workers)
 {
-    return workers <= ROUND_WORKERS_MAX && scene % ROUND_STRIDE == 0;
+    return workers <= ROUND_WORKERS_MAX && rng_below(31, 0, scene, ROUND_SHARE) == 0;
 }
 
 enum unequal { ALL_EQUAL, UNEQUAL_SPEEDS, UNEQUAL_LINKS, UNEQUALS };
