@@ -30,8 +30,8 @@ static const char round_net[] =
 #define ROUND_MEDIAN 0.05
 #define ROUND_WORST  0.10
 
-/* A sanitizer takes minutes over 32 workers, and seconds over most scenes: it tries a third, which is
- * drawn, since scenes take their rates and their unequal nodes in turn. */
+/* A sanitizer takes minutes over 32 workers, and seconds over most scenes: it tries a third. They
+ * are drawn, since scenes take their rates and their unequal nodes in turn. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { ROUND_WORKERS_MAX = 8, ROUND_SHARE = 3 };
 #else
